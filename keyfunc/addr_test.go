@@ -2,6 +2,7 @@ package keyfunc_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -96,6 +97,17 @@ func TestRemoteAddrAllocs(t *testing.T) {
 		if got := testing.AllocsPerRun(100, func() { keyfunc.RemoteAddr(r) }); got > 1 {
 			t.Errorf("peer %s: got %v allocations; want 1, the key", peer, got)
 		}
+	}
+
+	// A client may send a new zone with each request.
+	const runs = 100
+	var zones []*http.Request
+	for i := range runs + 1 {
+		zones = append(zones, request(fmt.Sprintf("[fe80::1%%zone%d]:443", i)))
+	}
+	next := 0
+	if got := testing.AllocsPerRun(runs, func() { keyfunc.RemoteAddr(zones[next]); next++ }); got > 1 {
+		t.Errorf("new zones: got %v allocations; want 1, the key", got)
 	}
 }
 

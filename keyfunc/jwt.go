@@ -116,9 +116,7 @@ func (v *verifier) subject(ctx context.Context, token string) string {
 		return ""
 	}
 
-	if !v.works.Load() {
-		v.works.Store(true)
-	}
+	v.works.Store(true)
 	if len(e.key) <= maxCachedKey {
 		v.verified.put(id, e)
 	}
@@ -224,13 +222,10 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 			notice.Report(ctx, diag.JWTEmptyKey, "keyfunc.JWTSubject: the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; set the secret, and return an error for an unknown kid")
 		}
 
-		switch {
-		case len(usable) == 0:
+		if len(usable) == 0 {
 			return nil, errEmptyKey
-		case isSet:
-			return jwt.VerificationKeySet{Keys: usable}, nil
 		}
-		return key, nil
+		return jwt.VerificationKeySet{Keys: usable}, nil
 	}
 }
 

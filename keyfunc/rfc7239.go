@@ -77,24 +77,13 @@ func openingQuote(s string) int {
 //
 // It returns false if there is no address or the element is malformed.
 func parseElement(element string) (netip.Addr, bool) {
+	const between = " \t;" // pairs, with empty ones
 	var node string
 	found := false
-	for more := true; more; {
-		element = strings.TrimLeft(element, " \t")
-		if element == "" {
-			break
-		}
-		if element[0] == ';' { // an empty pair
-			element = element[1:]
-			continue
-		}
-
-		name, rest, ok := strings.Cut(element, "=")
+	for element = strings.TrimLeft(element, between); element != ""; {
+		name, text, _ := strings.Cut(element, "=")
+		value, rest, ok := cutValue(text)
 		if !ok || !isToken(name) {
-			return netip.Addr{}, false
-		}
-		var value string
-		if value, rest, ok = cutValue(rest); !ok {
 			return netip.Addr{}, false
 		}
 
@@ -105,8 +94,8 @@ func parseElement(element string) (netip.Addr, bool) {
 			node, found = value, true
 		}
 
-		rest = strings.TrimLeft(rest, " \t")
-		if element, more = strings.CutPrefix(rest, ";"); !more && rest != "" {
+		element = strings.TrimLeft(rest, between)
+		if separator := rest[:len(rest)-len(element)]; element != "" && !strings.Contains(separator, ";") {
 			return netip.Addr{}, false
 		}
 	}

@@ -40,7 +40,7 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // not an error, so echo's HTTPErrorHandler does not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
 	l = Must(l, nil)
-	var templates pattern.Templates
+	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			r := middleware.WithRoute(c.Request(), templates.Pattern(c.Request().Method, route(c)), c)

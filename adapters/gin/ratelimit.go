@@ -34,7 +34,7 @@ func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 // form of a ServeMux, in c.Request.Pattern: "GET /users/{id}".
 func From(l *Limiter) gin.HandlerFunc {
 	l = Must(l, nil)
-	var templates pattern.Templates
+	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(c *gin.Context) {
 		r := middleware.WithRoute(c.Request, templates.Pattern(c.Request.Method, c.FullPath()), c)
 		var ok bool

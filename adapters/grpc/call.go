@@ -86,8 +86,7 @@ func pushback(wait time.Duration) string {
 	if wait <= 0 {
 		return "-1"
 	}
-	ms := (wait + time.Millisecond - 1) / time.Millisecond
-	return strconv.FormatInt(int64(min(ms, math.MaxInt32)), 10)
+	return strconv.FormatInt(min(wait.Milliseconds(), math.MaxInt32), 10)
 }
 
 // details are the google.rpc messages of a denial.

@@ -1,6 +1,7 @@
 package ratelimitotel
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -33,21 +34,10 @@ type decisions struct {
 
 // counts are numbers of a policy by outcome.
 type counts struct {
-	n          [outcomes]atomic.Int64
-	attributes [outcomes]metric.MeasurementOption
-
+	n       [outcomes]atomic.Int64
 	quota   atomic.Bool // it has had a quota
 	nearEnd atomic.Int64
-	policy  metric.MeasurementOption // the attribute of nearEnd
 }
-
-const (
-	// maxPolicies keeps the outcomes of all policies, also after many reloads, below
-	// the 2,000 attribute sets that SDKs keep.
-	maxPolicies = 256
-
-	otherPolicies = "_OTHER" // from the semantic conventions
-)
 
 // bounds go from less than a decision in memory to twice the default Timeout of a
 // redisstore.Store.
@@ -63,26 +53,20 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 		ds.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(o.attribute()))}
 	}
 
-	var err error
-	ds.duration, err = meter.Float64Histogram("ratelimit.decision.duration",
+	var errs [3]error
+	ds.duration, errs[0] = meter.Float64Histogram("ratelimit.decision.duration",
 		metric.WithUnit("s"),
 		metric.WithDescription("Time of decisions, by the outcome of the request."),
 		metric.WithExplicitBucketBoundaries(bounds...))
-	if err != nil {
-		return nil, err
-	}
 
-	ds.counter, err = meter.Int64ObservableCounter("ratelimit.decisions",
+	ds.counter, errs[1] = meter.Int64ObservableCounter("ratelimit.decisions",
 		metric.WithUnit("{decision}"),
 		metric.WithDescription("Outcomes of policies for requests."))
-	if err != nil {
-		return nil, err
-	}
 
-	ds.nearEnd, err = meter.Int64ObservableCounter("ratelimit.quota.near_end",
+	ds.nearEnd, errs[2] = meter.Int64ObservableCounter("ratelimit.quota.near_end",
 		metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that a quota allowed and that left a tenth of it or less."))
-	return ds, err
+	return ds, errors.Join(errs[:]...)
 }
 
 // observe records a decision.
@@ -122,34 +106,18 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 
 // countsOf returns the counts of a policy, new ones if there are none.
 func (ds *decisions) countsOf(name string) *counts {
-	known := *ds.policies.Load()
-	c := known[name]
-	if c == nil && len(known) > maxPolicies {
-		c = known[otherPolicies]
+	if c := (*ds.policies.Load())[name]; c != nil {
+		return c
 	}
-	if c == nil {
-		ds.mu.Lock()
-		defer ds.mu.Unlock()
-		all := maps.Clone(*ds.policies.Load())
-		c = add(all, name)
+
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	all := maps.Clone(*ds.policies.Load())
+	if all[name] == nil {
+		all[name] = new(counts)
 		ds.policies.Store(&all)
 	}
-	return c
-}
-
-func add(all map[string]*counts, name string) *counts {
-	if all[name] == nil && len(all) >= maxPolicies {
-		name = otherPolicies
-	}
-	c := all[name]
-	if c == nil {
-		c = &counts{policy: metric.WithAttributeSet(attribute.NewSet(policyKey.String(name)))}
-		for o := range outcomes {
-			c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(name), o.attribute()))
-		}
-		all[name] = c
-	}
-	return c
+	return all[name]
 }
 
 // collect reports the counts of all policies, also of those that are gone.
@@ -162,12 +130,13 @@ func (ds *decisions) collect(to metric.Observer) {
 		}
 	}
 
-	for _, c := range *ds.policies.Load() {
+	for name, c := range *ds.policies.Load() {
+		policy := policyKey.String(name)
 		for o := range outcomes {
-			to.ObserveInt64(ds.counter, c.n[o].Load(), c.attributes[o])
+			to.ObserveInt64(ds.counter, c.n[o].Load(), metric.WithAttributes(policy, o.attribute()))
 		}
 		if c.quota.Load() {
-			to.ObserveInt64(ds.nearEnd, c.nearEnd.Load(), c.policy)
+			to.ObserveInt64(ds.nearEnd, c.nearEnd.Load(), metric.WithAttributes(policy))
 		}
 	}
 }

@@ -134,39 +134,6 @@ func TestZeros(t *testing.T) {
 	check("a", "b")
 }
 
-// The number of series is bounded for any number of reloads, and no decision is lost.
-func TestReloadsAreBounded(t *testing.T) {
-	l := limiter(t, newStore(), middleware.Policy{Name: "first", Key: key("k"), Limit: gcra.PerHour(1000)})
-	reader := instrument(t, l)
-	const reloads = 1000
-	for i := range reloads {
-		err := l.Reload(
-			middleware.Policy{Name: fmt.Sprint("policy-", i), Key: key("k"), Limit: gcra.PerHour(1)},
-			middleware.Policy{Name: "first", Key: key("k"), Limit: gcra.PerHour(reloads)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Decide(get("/"))
-	}
-
-	got := read(t, reader, "ratelimit.decisions")
-	if want := 5 * 257; len(got) != want {
-		t.Errorf("got %d series; want %d", len(got), want)
-	}
-
-	sum := 0.
-	for _, n := range got {
-		sum += n
-	}
-
-	if first := got["ratelimit.outcome=allowed ratelimit.policy=first"]; sum != 2*reloads || first != reloads {
-		t.Errorf("got %v decisions, %v of the policy that stays; want %d, %d", sum, first, 2*reloads, reloads)
-	}
-	if got, want := got["ratelimit.outcome=allowed ratelimit.policy=_OTHER"], float64(reloads-255); got != want {
-		t.Errorf("_OTHER: got %v; want %v", got, want)
-	}
-}
-
 // With concurrent requests, reloads and collections each decision is counted once.
 func TestConcurrent(t *testing.T) {
 	policy := func(name string) middleware.Policy {

@@ -44,8 +44,7 @@
 //	                                         tenth of it or less
 //
 // The count of the histogram is the number of decisions by outcome, without those to
-// which no policy applies. All five outcomes of a policy exist from the start, at 0. The
-// first 256 policies are counted by name, later ones together as "_OTHER".
+// which no policy applies. All five outcomes of a policy exist from the start, at 0.
 //
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.

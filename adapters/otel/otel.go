@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"weak"
 
@@ -91,18 +92,16 @@ func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error 
 		return errors.New("no limiters; want at least one")
 	}
 
-	seen := map[*middleware.Limiter]bool{}
 	for i, l := range limiters {
 		if l == nil {
 			return fmt.Errorf("limiter number %d is nil; want one from middleware.New", i+1)
 		}
-		if seen[l] {
+		if slices.Contains(limiters[:i], l) {
 			return fmt.Errorf("limiter number %d is repeated; want each once, or its decisions count twice", i+1)
 		}
 		if _, before := instrumented.limiters[weak.Make(l)]; before {
 			return fmt.Errorf("limiter number %d was instrumented by an earlier call; want each once, or its decisions count twice", i+1)
 		}
-		seen[l] = true
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package ratelimitotel
 
 import (
+	"cmp"
 	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -81,11 +82,10 @@ func closer(a, b *gcra.Result) bool {
 		return b == nil && a != nil
 	case a.Never != b.Never:
 		return a.Never
-	case a.RetryAfter != b.RetryAfter:
-		return a.RetryAfter > b.RetryAfter
-	case a.Remaining != b.Remaining:
-		return a.Remaining < b.Remaining
-	default:
-		return a.ResetAfter > b.ResetAfter
 	}
+	return cmp.Or(
+		cmp.Compare(a.RetryAfter, b.RetryAfter),
+		-cmp.Compare(a.Remaining, b.Remaining),
+		cmp.Compare(a.ResetAfter, b.ResetAfter),
+	) > 0
 }

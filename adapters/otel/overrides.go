@@ -13,14 +13,7 @@ import (
 // middleware/fleet.
 type Overrides interface{ InForce() (limits, bans int) }
 
-var (
-	ofLimits = kindOf("limit")
-	ofBans   = kindOf("ban")
-)
-
-func kindOf(kind string) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(attribute.String("ratelimit.override.kind", kind)))
-}
+const overrideKindKey = attribute.Key("ratelimit.override.kind")
 
 // InstrumentOverrides reports how many overrides are in force on this server, for the life of
 // the process. Call it once, with a provider such as [otel.GetMeterProvider]. An error means
@@ -35,8 +28,8 @@ func InstrumentOverrides(provider metric.MeterProvider, o Overrides) error {
 		metric.WithDescription("Overrides and bans of operators that are in force on this server."),
 		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
 			limits, bans := o.InForce()
-			to.Observe(int64(limits), ofLimits)
-			to.Observe(int64(bans), ofBans)
+			to.Observe(int64(limits), metric.WithAttributes(overrideKindKey.String("limit")))
+			to.Observe(int64(bans), metric.WithAttributes(overrideKindKey.String("ban")))
 			return nil
 		}))
 	if err != nil {

@@ -2,6 +2,7 @@ package ratelimitotel
 
 import (
 	"cmp"
+	"errors"
 	"net"
 	"reflect"
 	"slices"
@@ -69,24 +70,19 @@ func newRedis(meter metric.Meter, stores []gcra.StatsStore) (rs *redis, err erro
 		}
 	}
 
-	rs.batchTime, err = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
+	var errs [3]error
+	rs.batchTime, errs[0] = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
 		metric.WithUnit("s"),
 		metric.WithDescription("Total time of the batches that Redis answered."))
-	if err != nil {
-		return nil, err
-	}
 
-	rs.instances, err = meter.Int64ObservableGauge("ratelimit.redis.instances",
+	rs.instances, errs[1] = meter.Int64ObservableGauge("ratelimit.redis.instances",
 		metric.WithUnit("{server}"),
 		metric.WithDescription("Servers that share the limits, as counted last; 0 before the first count. The largest count of several stores."))
-	if err != nil {
-		return nil, err
-	}
 
-	rs.breakers, err = meter.Int64ObservableUpDownCounter("ratelimit.redis.breaker.status",
+	rs.breakers, errs[2] = meter.Int64ObservableUpDownCounter("ratelimit.redis.breaker.status",
 		metric.WithUnit("{breaker}"),
 		metric.WithDescription("1 for the state of a server's breaker, 0 for the other states."))
-	return rs, err
+	return rs, errors.Join(errs[:]...)
 }
 
 // observables are the metrics that collect reports.

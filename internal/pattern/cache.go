@@ -1,10 +1,6 @@
 package pattern
 
-import (
-	"slices"
-
-	"github.com/seed-e377111c/ratelimit/internal/cowmap"
-)
+import "github.com/seed-e377111c/ratelimit/internal/cowmap"
 
 // maxCache is more routes than an application has, and bounds the memory if a client finds a way to
 // invent routes.
@@ -31,33 +27,24 @@ func (m *Cache[K, V]) Put(key K, v V) {
 
 // Templates converts route templates, with a cache, for use on every request.
 type Templates struct {
-	// Convert returns the pattern of a template that is not empty, and of a method as [Standard]
-	// returns it. Nil means [FromTemplate].
-	Convert func(method, template string) string
+	Convert func(method, template string) string // of a template that is not empty, and of a method as [Standard] returns it
 
-	cache Cache[string, []methodPattern] // by template: Go hashes one string faster than two
+	cache Cache[methodTemplate, string]
 }
 
-type methodPattern struct{ method, pattern string }
+type methodTemplate struct{ method, template string }
 
 // Pattern returns the pattern of a route.
 func (t *Templates) Pattern(method, template string) string {
 	if template == "" {
 		return ""
 	}
-	method = Standard(method)
-	known, _ := t.cache.Get(template)
-	for _, m := range known {
-		if m.method == method {
-			return m.pattern
-		}
-	}
 
-	convert := t.Convert
-	if convert == nil {
-		convert = FromTemplate
+	key := methodTemplate{Standard(method), template}
+	pattern, ok := t.cache.Get(key)
+	if !ok {
+		pattern = t.Convert(key.method, template)
+		t.cache.Put(key, pattern)
 	}
-	pattern := convert(method, template)
-	t.cache.Put(template, append(slices.Clip(known), methodPattern{method, pattern}))
 	return pattern
 }

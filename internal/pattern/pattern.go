@@ -11,6 +11,7 @@
 package pattern
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -74,18 +75,13 @@ func Parse(s string) (*Pattern, error) {
 
 	// A ServeMux rejects "//" and "/../", which never match, only in patterns with a method.
 	converted := host + strings.Join(segments, "/")
-	err := check(http.MethodGet + " " + converted)
-	if method != "" {
-		converted = method + " " + converted
-	}
-	if err == nil {
-		err = check(converted)
-	}
-	if err != nil {
+	if err := check(cmp.Or(method, http.MethodGet) + " " + converted); err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
 
-	return FromRouter(converted), nil
+	p := FromRouter(converted)
+	p.method = method
+	return p, nil
 }
 
 const wantPattern = `want a pattern such as "POST /login"`
@@ -95,10 +91,7 @@ const wantPattern = `want a pattern such as "POST /login"`
 func check(s string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			var ok bool
-			if err, ok = v.(error); !ok {
-				err = fmt.Errorf("%v", v)
-			}
+			err = v.(error)
 			for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(err) {
 				err = cause
 			}

@@ -80,7 +80,7 @@ func parameter(seg string) (name string, multi, ok bool) {
 	return "", false, false
 }
 
-// names counts the uses of each wildcard name in one pattern.
+// names are the wildcard names that one pattern has used, with the last number appended to each.
 type names map[string]int
 
 // wildcard returns "{name}" or "{name...}". It makes the name a Go identifier that is unique in the
@@ -103,22 +103,17 @@ func (n names) wildcard(name string, multi bool) string {
 		name = "_" + name
 	}
 
-	name = n.unique(name)
+	given := name
+	for n[name] > 0 {
+		n[given]++
+		name = given + "_" + strconv.Itoa(n[given])
+	}
+	n[name] = 1
+
 	if multi {
 		return "{" + name + "...}"
 	}
 	return "{" + name + "}"
-}
-
-// unique returns the name, with the first free number appended if it is in use.
-func (n names) unique(name string) string {
-	given := name
-	for n[given] > 0 {
-		n[name]++
-		given = name + "_" + strconv.Itoa(n[name])
-	}
-	n[given] = 1
-	return given
 }
 
 // escape writes the segment and percent-encodes what [Parse] would read as syntax or reject.

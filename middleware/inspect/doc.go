@@ -13,7 +13,7 @@
 // on the same Redis notice a reset after their DenialTTL at most.
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to
-// ?format=json, or to an Accept field that prefers application/json. It looks up a
+// ?format=json, or to an Accept field with application/json and without text/html. It looks up a
 // subject with ?subject=ip:192.0.2.7, and resets it with a POST of the fields subject
 // and policy (one or several). The response to a reset is a redirect to the subject,
 // with a line of text for programs that do not follow it. The response to a mistake is

@@ -104,16 +104,34 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		i.get(w, r)
 	case http.MethodPost:
 		if err := i.sameOrigin.Check(r); err != nil {
 			writeText(w, http.StatusForbidden, "denied: the request comes from another site")
 			return
 		}
-
-		i.post(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		writeText(w, http.StatusMethodNotAllowed, "want GET, HEAD or POST")
+		return
+	}
+
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		writeText(w, http.StatusBadRequest, "the form cannot be read: "+err.Error())
+		return
+	}
+	format, err := formatOf(r)
+	if err != nil {
+		writeText(w, http.StatusBadRequest, err.Error())
+		return
+	}
+
+	switch {
+	case r.Method == http.MethodPost:
+		i.post(w, r, format)
+	case r.Form.Has("subject"):
+		i.writeSubject(w, r, http.StatusOK, format, "")
+	default:
+		write(w, http.StatusOK, format, i.view())
 	}
 }

@@ -324,7 +324,7 @@ func TestStats(t *testing.T) {
 		t.Errorf("got %+v and %+v; want 246 units granted alone, 123 charged, 82 not, and recently 60, 30, 20", got.Total, got.Recent)
 	}
 	page := s.html("")
-	for _, want := range []string{"10.0.0.5:6379", "closed: in use", "10.0.0.6:6379", "open: not called", "640 µs", "2.3"} {
+	for _, want := range []string{"10.0.0.5:6379", "closed: in use", "10.0.0.6:6379", "open: not called", "0.64 ms", "2.3"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

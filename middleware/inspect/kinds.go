@@ -1,12 +1,13 @@
 package inspect
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// kinds are what a key is made of: the kind of the key, or those of the parts of a joined
-// one. The rest are empty.
+// kinds are what a key is made of: the kind of the key, or those of the first parts of a
+// joined one. The rest are empty.
 type kinds [4]string
 
 // The kinds of keys without a prefix.
@@ -23,41 +24,15 @@ var kindWords = map[string]string{
 
 // kindsOf returns the kinds of a subject, without allocating.
 func kindsOf(subject string) (k kinds) {
-	parts, joined := strings.CutPrefix(subject, "join:")
-	if !joined {
-		k[0] = kindOf(subject)
-		return k
+	parts, more := strings.CutPrefix(subject, "join:")
+	if !more {
+		return kinds{kindOf(subject)}
 	}
 
-	more := true
 	for i := 0; more && i < len(k); i++ {
 		var part string
 		part, parts, more = strings.Cut(parts, "|")
 		k[i] = kindOf(part)
-	}
-	return k
-}
-
-// ofKind are the characters of a kind, as in keyfunc.As.
-const ofKind = "abcdefghijklmnopqrstuvwxyz0123456789-"
-
-// kindOf returns the prefix of a key: a word of lower-case letters, digits and hyphens
-// before a colon. Any other beginning may be a name or an address, which is not kept.
-func kindOf(key string) string {
-	if key == "" {
-		return anonymous
-	}
-	kind, _, found := strings.Cut(key, ":")
-	if !found || len(kind) > 16 || kind == "" || kind[0] < 'a' || strings.Trim(kind, ofKind) != "" {
-		return other
-	}
-	return kind
-}
-
-// clone returns kinds that keep no subject in memory.
-func (k kinds) clone() kinds {
-	for i := range k {
-		k[i] = strings.Clone(k[i])
 	}
 	return k
 }
@@ -71,9 +46,23 @@ func (k kinds) String() string {
 func words(kinds string) string {
 	all := strings.Split(kinds, " and ")
 	for i, kind := range all {
-		if word, ok := kindWords[kind]; ok {
-			all[i] = word
-		}
+		all[i] = cmp.Or(kindWords[kind], kind)
 	}
 	return strings.Join(all, " and ")
+}
+
+// notOfKind reports whether c is not a character of a kind, as in keyfunc.As.
+func notOfKind(c rune) bool { return (c < 'a' || 'z' < c) && (c < '0' || '9' < c) && c != '-' }
+
+// kindOf returns the prefix of a key: a word of lower-case letters, digits and hyphens
+// before a colon. Any other beginning may be a name or an address, which is not kept.
+func kindOf(key string) string {
+	if key == "" {
+		return anonymous
+	}
+	kind, _, found := strings.Cut(key, ":")
+	if !found || len(kind) > 16 || kind == "" || kind[0] < 'a' || strings.ContainsFunc(kind, notOfKind) {
+		return other
+	}
+	return kind
 }

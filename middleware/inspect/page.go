@@ -44,34 +44,21 @@ func number(n int64) string {
 
 // share writes n of total in percent: 0 only if there are none, 100 only if all are.
 func share(n, total int64) string {
-	switch percent := 100 * float64(n) / float64(max(total, 1)); {
-	case n == 0:
-		return "0 %"
-	case percent < 0.1:
-		return "< 0.1 %"
-	case n < total && percent > 99.9:
-		return "> 99.9 %"
-	case percent < 10 || n < total && percent > 99:
-		return fmt.Sprintf("%.1f %%", percent)
-	default:
-		return fmt.Sprintf("%.0f %%", percent)
+	percent := 100 * float64(n) / float64(max(total, 1))
+	if 0 < n && n < total {
+		percent = min(max(percent, 0.1), 99.9)
 	}
+	return fmt.Sprintf("%.1f %%", percent)
 }
 
-// human writes a duration in its two largest units, and less than 10 of one with a tenth.
+// human writes a duration in milliseconds, in seconds with a tenth, or in its two largest units.
 func human(s seconds) string {
 	d := time.Duration(s)
 	switch {
-	case d <= 0:
-		return "0 s"
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", float64(d)/1e6)
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 10*time.Second && d%time.Second != 0:
-		return fmt.Sprintf("%.1f s", d.Seconds())
+	case 0 < d && d < time.Second:
+		return fmt.Sprintf("%v ms", float64(d.Microseconds())/1e3)
+	case d < time.Minute:
+		return fmt.Sprintf("%v s", d.Round(time.Second/10).Seconds())
 	}
 
 	var units []string

@@ -9,11 +9,11 @@ import (
 func TestFormatting(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{number(0), "0"}, {number(999), "999"}, {number(1000), "1,000"}, {number(12345678), "12,345,678"},
-		{share(0, 0), "0 %"}, {share(1, 100_000), "< 0.1 %"}, {share(1, 30), "3.3 %"}, {share(2, 3), "67 %"}, {share(3, 3), "100 %"},
-		{share(195_375, 195_956), "99.7 %"}, {share(98, 100), "98 %"}, {share(99_999, 100_000), "> 99.9 %"}, {share(100_000, 100_000), "100 %"},
-		{human(0), "0 s"}, {human(seconds(640 * time.Microsecond)), "640 µs"}, {human(seconds(1500 * time.Microsecond)), "1.5 ms"},
+		{share(0, 0), "0.0 %"}, {share(1, 100_000), "0.1 %"}, {share(1, 30), "3.3 %"}, {share(2, 3), "66.7 %"}, {share(3, 3), "100.0 %"},
+		{share(99_999, 100_000), "99.9 %"}, {share(100_000, 100_000), "100.0 %"},
+		{human(0), "0 s"}, {human(seconds(640 * time.Microsecond)), "0.64 ms"}, {human(seconds(1500 * time.Microsecond)), "1.5 ms"},
 		{human(seconds(240 * time.Millisecond)), "240 ms"}, {human(seconds(1500 * time.Millisecond)), "1.5 s"}, {human(seconds(2 * time.Second)), "2 s"},
-		{human(seconds(15 * time.Minute)), "15 min"}, {human(seconds(90 * time.Second)), "1 min 30 s"}, {human(seconds(25 * time.Hour)), "1 d 1 h"}, {human(seconds(36 * time.Second)), "36 s"}, {human(seconds(26*time.Hour + 90*time.Second)), "1 d 2 h"},
+		{human(seconds(15 * time.Minute)), "15 min"}, {human(seconds(90 * time.Second)), "1 min 30 s"}, {human(seconds(25 * time.Hour)), "1 d 1 h"}, {human(seconds(36 * time.Second)), "36 s"}, {human(seconds(10_820 * time.Millisecond)), "10.8 s"}, {human(seconds(26*time.Hour + 90*time.Second)), "1 d 2 h"},
 		{escape("ip:192.0.2.7 ünïcode"), "ip:192.0.2.7 ünïcode"}, {escape("a\x00\n\x1b\u202e\xff\ufffd"), `a\x00\n\x1b\u202e\xff�`}, {escape("\"a\"\\b\\\"'"), `"a"\b\"'`},
 		{clip(strings.Repeat("é", 80)), strings.Repeat("é", 80)},
 		{clip(strings.Repeat("a", 59) + strings.Repeat("b", 100) + strings.Repeat("c", 18)), strings.Repeat("a", 59) + " … " + strings.Repeat("c", 18)},

@@ -1,58 +1,38 @@
 package inspect
 
-import "sync/atomic"
+import (
+	"maps"
+
+	"github.com/seed-e377111c/ratelimit/internal/cowmap"
+)
 
 // maxRecent bounds the values kept of one policy: plans and kinds of keys are few.
 const maxRecent = 8
 
-// recentValues are values that a policy has had in the window, such as its limits: only
-// requests show what its functions return. It keeps the first maxRecent. Its zero value is
-// ready.
-type recentValues[T comparable] [maxRecent]atomic.Pointer[recentValue[T]]
+// recentValues are values that a policy has had in the window, such as its limits, with the
+// last step of each: only requests show what its functions return. It keeps the first
+// maxRecent. Its zero value is ready.
+type recentValues[T comparable] struct{ cowmap.Map[T, int64] }
 
-type recentValue[T comparable] struct {
-	value T
-	last  atomic.Int64 // the last step with the value
-}
-
-// old reports whether the value was not seen in the window. v may be nil.
-func (v *recentValue[T]) old(now int64) bool { return v == nil || v.last.Load() <= now-steps }
-
-// observe records a value, and returns false if it has to be added. It writes at most once
-// in a step.
+// observe reports whether a value need not be added: it was in this step, or there is no room.
 func (r *recentValues[T]) observe(now int64, value T) (done bool) {
-	full := true
-	for i := range r {
-		v := r[i].Load()
-		if v != nil && v.value == value {
-			if v.last.Load() < now {
-				v.last.Store(now)
-			}
-			return true
-		}
-		full = full && !v.old(now)
-	}
-	return full
+	all := r.Load()
+	last, known := all[value]
+	return last >= now || !known && len(all) >= maxRecent
 }
 
-// add adds a value. If another goroutine is faster, the next request adds it.
+// add adds a value.
 func (r *recentValues[T]) add(now int64, value T) {
-	for i := range r {
-		if v := r[i].Load(); v.old(now) {
-			added := &recentValue[T]{value: value}
-			added.last.Store(now)
-			r[i].CompareAndSwap(v, added)
-			return
+	r.Update(func(all map[T]int64) {
+		if _, known := all[value]; known || len(all) < maxRecent {
+			all[value] = max(all[value], now) // another request may be further
 		}
-	}
+	})
 }
 
-// list returns the values of the window.
-func (r *recentValues[T]) list(now int64) (all []T) {
-	for i := range r {
-		if v := r[i].Load(); !v.old(now) {
-			all = append(all, v.value)
-		}
-	}
-	return all
+// forget drops the values that are older than the window.
+func (r *recentValues[T]) forget(now int64) {
+	r.Update(func(all map[T]int64) {
+		maps.DeleteFunc(all, func(_ T, last int64) bool { return last <= now-steps })
+	})
 }

@@ -40,12 +40,10 @@ type series struct {
 }
 
 // recentLimits returns the limits of the window, the slowest first.
-func (s *series) recentLimits(now int64) []gcra.Limit {
-	all := s.limits.list(now)
-	slices.SortFunc(all, func(a, b gcra.Limit) int {
+func (s *series) recentLimits() []gcra.Limit {
+	return slices.SortedFunc(maps.Keys(s.limits.Load()), func(a, b gcra.Limit) int {
 		return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Burst, b.Burst))
 	})
-	return all
 }
 
 // snapshot is a store's Stats at the beginning of a step.
@@ -79,7 +77,10 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 		r := &d.Results[i]
 		s := c.policySeries(r.Policy)
 		if k := kindsOf(r.Subject); !s.kinds.observe(now, k) {
-			s.kinds.add(now, k.clone())
+			for j := range k {
+				k[j] = strings.Clone(k[j]) // which keeps no subject in memory
+			}
+			s.kinds.add(now, k)
 		}
 
 		limit := r.Limit
@@ -159,6 +160,8 @@ func (c *record) beginStep(now int64) gcra.Stats {
 	c.policies.Update(func(all map[string]*series) {
 		maps.DeleteFunc(all, func(name string, s *series) bool {
 			s.denied.forget(now)
+			s.limits.forget(now)
+			s.kinds.forget(now)
 			return !inForce[name] && s.recent(now) == [steps]counts{}
 		})
 	})

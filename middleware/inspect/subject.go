@@ -95,7 +95,7 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 		if l, ok := s.denied.limitOf(subject); ok {
 			return []gcra.Limit{l}, true, o
 		}
-		limits = s.recentLimits(i.record.step())
+		limits = s.recentLimits()
 	}
 
 	// No request has shown a limit yet: a file with plans has one beside them.
@@ -114,13 +114,9 @@ func fullAfter(l gcra.Limit, r gcra.Result) time.Duration {
 	return r.ResetAfter
 }
 
-// maxCharges is the most charges that redisstore.Store takes in one call.
-const maxCharges = 256
-
 // lookUp reads the subject's buckets, without charging them.
 func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 	state := &subjectState{Subject: subject, Buckets: []bucket{}}
-	var charges []gcra.Charge
 	for _, p := range i.current() {
 		limits, sure, override := i.limitsFor(&p, subject)
 		if len(limits) == 0 {
@@ -129,33 +125,22 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 
 		rows := len(limits)
 		for _, l := range limits {
+			peek := []gcra.Charge{p.Charge(subject, l)}
+			peek[0].Peek = true
+			if _, err := i.store.Take(ctx, peek); err != nil {
+				state.Buckets, state.Error = []bucket{}, "The store did not answer: "+err.Error()
+				return state
+			}
+
+			result := peek[0].Result
 			state.Buckets = append(state.Buckets, bucket{
 				Policy: p.Name, HasLevel: true, override: override, Rows: rows,
-				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
+				level: &level{
+					Limit: l.String(), IfLimit: !sure, Left: result.Remaining, Burst: l.Capacity(),
+					FullAfter: seconds(fullAfter(l, result)), PeriodEnds: peek[0].Period.UTC(),
+				},
 			})
 			rows = 0
-
-			c := p.Charge(subject, l)
-			c.Peek = true
-			charges = append(charges, c)
-		}
-	}
-
-	// Nothing is taken: all charges are peeks.
-	for some := range slices.Chunk(charges, maxCharges) {
-		if _, err := i.store.Take(ctx, some); err != nil {
-			state.Buckets, state.Error = []bucket{}, "The store did not answer: "+err.Error()
-			return state
-		}
-	}
-
-	next := 0
-	for k := range state.Buckets {
-		if b := state.Buckets[k]; b.HasLevel {
-			c := &charges[next]
-			b.Left, b.FullAfter = c.Result.Remaining, seconds(fullAfter(c.Limit, c.Result))
-			b.PeriodEnds = c.Period.UTC()
-			next++
 		}
 	}
 	return state
@@ -165,36 +150,38 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 // all were full before, as they are for an unknown subject. If the error is a
 // requestError, no bucket has changed.
 func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
+	i.record.beginStep(i.record.step()) // forgets limits that are older than the window
+
 	policies := i.current()
 	inForce := make([]string, len(policies))
-	var resets []gcra.Charge
 	for k := range policies {
-		p := &policies[k]
-		inForce[k] = p.Name
-		if !slices.Contains(names, p.Name) {
+		inForce[k] = policies[k].Name
+	}
+	if len(names) == 0 {
+		return false, requestError("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
+	}
+
+	var resets []gcra.Charge
+	for n, name := range names {
+		if slices.Contains(names[:n], name) {
 			continue
 		}
 
-		limits, _, override := i.limitsFor(p, subject)
-		switch override.Override {
-		case noLimit:
-			return false, requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", p.Name))
-		case banned:
-			return false, requestError(fmt.Sprintf("policy %s bans this subject, by an override", p.Name))
-		}
-		if len(limits) == 0 {
-			return false, requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", p.Name))
-		}
-		resets = append(resets, p.Charge(subject, limits[0]))
-	}
-
-	for _, name := range names {
-		if !slices.Contains(inForce, name) {
+		k := slices.Index(inForce, name)
+		if k < 0 {
 			return false, requestError(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
 		}
-	}
-	if len(resets) == 0 {
-		return false, requestError("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
+
+		limits, _, override := i.limitsFor(&policies[k], subject)
+		switch {
+		case override.Override == noLimit:
+			return false, requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", name))
+		case override.Override == banned:
+			return false, requestError(fmt.Sprintf("policy %s bans this subject, by an override", name))
+		case len(limits) == 0:
+			return false, requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", name))
+		}
+		resets = append(resets, policies[k].Charge(subject, limits[0]))
 	}
 
 	// Peek first: after a reset every bucket is full.

@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"html"
@@ -106,7 +107,7 @@ func TestLookUp(t *testing.T) {
 	}
 
 	page := s.html("?subject=ip:192.0.2.7")
-	for _, want := range []string{"2 of 5", "in 36 s", "7 of 10", "in 10 s", `value="a" checked`} {
+	for _, want := range []string{"2 of 5", "in 36 s", "7 of 10", "in 10.8 s", `value="a" checked`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -177,6 +178,10 @@ func TestLookUpWithLimitFor(t *testing.T) {
 	}
 	s.add(18 * time.Minute)
 
+	// Before a page is made, which forgets as well.
+	if w := s.send(post("subject=paid&policy=plan")); w.Code != http.StatusBadRequest {
+		t.Errorf("reset 18 minutes later: got %d %s; want 400", w.Code, w.Body)
+	}
 	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" {
 		t.Errorf("18 minutes later: got %+v; want no limit", b)
 	}
@@ -379,7 +384,7 @@ func TestResetMistakesFormat(t *testing.T) {
 	for _, test := range []struct{ accept, format, want string }{
 		{"*/*", "", line},
 		{"", "", line},
-		{"text/plain, text/html", "", line},
+		{"text/plain", "", line},
 		{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "", page},
 		{"*/*", "&format=html", page},
 		{"*/*", "&format=json", program},
@@ -411,7 +416,7 @@ func TestResetMistakes(t *testing.T) {
 		{"subject=x&policy=a&policy=c", 400, "policy is \"c\"; want one or more of a, b"},
 		{"subject=x&policy=%zz", 400, "the form cannot be read"},
 		{"subject=x&policy=a&format=xml", 400, "format is \"xml\"; want json or html"},
-		{"subject=x&policy=a&padding=" + strings.Repeat("x", 64<<10), 413, "the form cannot be read"},
+		{"subject=x&policy=a&padding=" + strings.Repeat("x", 64<<10), 400, "the form cannot be read"},
 	} {
 		w := s.send(post(mistake.form))
 		if w.Code != mistake.status || !strings.Contains(w.Body.String(), mistake.want) {
@@ -424,6 +429,33 @@ func TestResetMistakes(t *testing.T) {
 
 	if w := s.send(httptest.NewRequest("GET", "/?a=%zz", nil)); w.Code != http.StatusBadRequest {
 		t.Errorf("a query that cannot be read: got %d; want 400", w.Code)
+	}
+}
+
+// counting counts the refunds, which are also the resets.
+type counting struct {
+	gcra.Store
+	refunds int
+}
+
+func (c *counting) Refund(ctx context.Context, charges []gcra.Charge) error {
+	c.refunds++
+	return c.Store.Refund(ctx, charges)
+}
+
+// A form has room for thousands of names, and each would ask the store twice.
+func TestResetOfARepeatedName(t *testing.T) {
+	clock := newClock()
+	store := &counting{Store: &gcra.Memory{Now: clock.now}}
+	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
+	s.ask(5, "x", "/")
+
+	w := s.send(post("subject=x&policy=b" + strings.Repeat("&policy=a", 1000)))
+	if w.Code != http.StatusSeeOther || store.refunds != 2 {
+		t.Errorf("got %d and %d resets; want 303 and 2", w.Code, store.refunds)
+	}
+	if got := s.left("x"); got != "a 5/5, b 5/5" {
+		t.Errorf("got %q; want both full", got)
 	}
 }
 

@@ -150,7 +150,7 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
 	} else if s != nil {
-		for _, l := range s.recentLimits(now) {
+		for _, l := range s.recentLimits() {
 			d.Limits = append(d.Limits, l.String())
 		}
 	}
@@ -166,7 +166,7 @@ func (p *policy) count(s *series, now int64) {
 		return
 	}
 
-	for _, k := range s.kinds.list(now) {
+	for k := range s.kinds.Load() {
 		p.Kinds = append(p.Kinds, k.String())
 	}
 	slices.Sort(p.Kinds)
