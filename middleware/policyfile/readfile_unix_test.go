@@ -66,7 +66,7 @@ func TestWatchNamedPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
-	w := watcher(t, path, time.Millisecond)
+	w := watcher(t, path)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
