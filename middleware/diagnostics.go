@@ -60,7 +60,7 @@ func withError(args []any, err error) []any {
 	args = append(args, "error", fmt.Sprintf("%.400v", err))
 	var p *panicError
 	if errors.As(err, &p) {
-		args = append(args, "stack", p.stack)
+		args = append(args, "stack", string(p.stack))
 	}
 	return args
 }
