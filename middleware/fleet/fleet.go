@@ -56,17 +56,13 @@ type Overrides struct {
 	key    string
 	log    diag.Log
 
-	known   atomic.Pointer[map[string][]override] // by subject
-	version string                                // of the overrides in use; "" is an empty Redis
-	hasRead bool                                  // Redis has answered a look
-	unread  bool                                  // the last look has failed
+	known   atomic.Pointer[map[target]middleware.Override]
+	version string // of the overrides in use; "" is an empty Redis
+	unread  bool   // the last look has failed
 }
 
-// override is an override of a subject in one policy, or in all if that is "".
-type override struct {
-	policy string
-	middleware.Override
-}
+// target is a subject in one policy, or in all if that is "".
+type target struct{ policy, subject string }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
 // change every two seconds. The error is about the Config. If Redis does not answer, New logs
@@ -79,51 +75,46 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 		cfg.Prefix = "rl:"
 	}
 	o := &Overrides{client: cfg.Client, key: overrides.Key(cfg.Prefix), log: diag.Log{Logger: cfg.Logger}}
-	o.known.Store(&map[string][]override{})
+	o.known.Store(&map[target]middleware.Override{})
 	o.refresh(ctx)
 	go o.follow(ctx)
 	return o, nil
 }
 
 // Find is [middleware.Config.Override]: it returns the override of a subject in a policy. One
-// of the policy wins over one of all policies. It costs one look-up in a map.
-func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
-	now := time.Now()
-	for _, one := range (*o.known.Load())[subject] {
-		mayApply := one.policy == policy || one.policy == "" && !ok
-		if mayApply && now.Before(one.Until) {
-			found, ok = one.Override, true
+// of the policy wins over one of all policies. It costs two look-ups in a map at most.
+func (o *Overrides) Find(policy, subject string) (middleware.Override, bool) {
+	known := *o.known.Load()
+	for _, policy := range [...]string{policy, ""} {
+		if found, ok := known[target{policy, subject}]; ok && time.Now().Before(found.Until) {
+			return found, true
 		}
 	}
-	return found, ok
+	return middleware.Override{}, false
 }
 
 // InForce returns how many overrides and how many bans this server follows now. Package
 // adapters/otel reports them.
 func (o *Overrides) InForce() (limits, bans int) {
 	now := time.Now()
-	for _, of := range *o.known.Load() {
-		for _, one := range of {
-			switch {
-			case !now.Before(one.Until): // it has ended
-			case one.Banned:
-				bans++
-			default:
-				limits++
-			}
+	for _, one := range *o.known.Load() {
+		switch {
+		case !now.Before(one.Until): // it has ended
+		case one.Banned:
+			bans++
+		default:
+			limits++
 		}
 	}
 	return limits, bans
 }
 
 func (o *Overrides) follow(ctx context.Context) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(interval):
 			o.refresh(ctx)
 		}
 	}
@@ -132,8 +123,9 @@ func (o *Overrides) follow(ctx context.Context) {
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
 	fields, err := o.look(ctx)
-	if err != nil && ctx.Err() == nil {
-		o.failed(err)
+	if fields != nil {
+		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
+		o.learn(fields)
 	}
 
 	// A master of a cluster may have failed. The client itself looks for another once a minute.
@@ -141,74 +133,59 @@ func (o *Overrides) refresh(ctx context.Context) {
 		cluster.ReloadState(ctx)
 	}
 
-	if fields != nil {
-		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
-		o.learn(fields)
-	}
-	if err == nil {
-		o.answered()
+	if ctx.Err() == nil && (err != nil || o.unread) {
+		o.report(err)
 	}
 }
 
-// failed logs that a look has failed.
-func (o *Overrides) failed(err error) {
+// report logs that a look has failed, or that Redis answers again.
+func (o *Overrides) report(err error) {
+	limits, bans := o.InForce()
+	o.unread = err != nil
+	if err == nil {
+		o.log.Forget(diag.OverridesUnread, "")
+		cmp.Or(o.log.Logger, slog.Default()).Info("ratelimit: the overrides of operators can be read now", "key", o.key, "limits", limits, "bans", bans)
+		return
+	}
+
 	consequence := "the last known ones stay"
-	if !o.hasRead {
+	if limits+bans == 0 {
 		consequence = "none is in force until they can be"
 	}
 	o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: "+consequence, "key", o.key, "error", err)
-	o.unread = true
 }
 
-// answered logs that Redis answers again, if a look has failed before.
-func (o *Overrides) answered() {
-	if o.unread {
-		o.log.Forget(diag.OverridesUnread, "")
-		limits, bans := o.InForce()
-		cmp.Or(o.log.Logger, slog.Default()).Info("ratelimit: the overrides of operators can be read now", "key", o.key, "limits", limits, "bans", bans)
-	}
-	o.hasRead, o.unread = true, false
-}
-
-// look returns what Redis has, or nil if that has not changed. It ends with the timeout, also
-// if the client waits longer by its settings.
+// look is read within the timeout, also if the client waits longer by its settings.
 func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	type answer struct {
-		fields map[string]string
-		err    error
-	}
-	answers := make(chan answer, 1)
-	go func(version string) {
-		var a answer
-		changed, err := o.changed(ctx, version)
-		if a.err = err; changed {
-			a.fields, a.err = o.read(ctx)
-		}
-		answers <- a
-	}(o.version)
+	var fields map[string]string
+	var err error
+	known, done := o.version, make(chan struct{})
+	go func() {
+		defer close(done)
+		fields, err = o.read(ctx, known)
+	}()
 
 	select {
-	case a := <-answers:
-		return a.fields, a.err
+	case <-done:
+		return fields, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// changed reports whether Redis has another version.
-func (o *Overrides) changed(ctx context.Context, version string) (bool, error) {
-	now, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
-	if errors.Is(err, redis.Nil) {
+// read returns what Redis has, or nil if that has the version that is known.
+func (o *Overrides) read(ctx context.Context, known string) (map[string]string, error) {
+	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
+	if errors.Is(err, redis.Nil) { // there are none yet
 		err = nil
 	}
-	return err == nil && now != version, err
-}
+	if err != nil || version == known {
+		return nil, err
+	}
 
-// read returns what Redis has.
-func (o *Overrides) read(ctx context.Context) (map[string]string, error) {
 	size, err := o.client.HLen(ctx, o.key).Result()
 	if err != nil {
 		return nil, err
@@ -221,7 +198,7 @@ func (o *Overrides) read(ctx context.Context) (map[string]string, error) {
 
 // learn replaces the overrides in use.
 func (o *Overrides) learn(fields map[string]string) {
-	known := map[string][]override{}
+	known := map[target]middleware.Override{}
 	for field, value := range fields {
 		if field == overrides.Version {
 			continue
@@ -231,7 +208,7 @@ func (o *Overrides) learn(fields map[string]string) {
 			o.log.Report(diag.OverrideBroken, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
 			continue
 		}
-		known[e.Subject] = append(known[e.Subject], override{e.Policy, e.Override()})
+		known[target{e.Policy, e.Subject}] = e.Override()
 	}
 	o.known.Store(&known)
 }
