@@ -42,14 +42,13 @@ const (
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
 	RouteApart       Code = "route-apart"        // a policy's pattern has a parameter where a route has text, so it does not apply
 	RouteStripped    Code = "route-stripped"     // a policy's Routes name a path whose beginning http.StripPrefix has removed
-	NotForRPC        Code = "not-for-rpc"        // a policy or Config.Deny has no effect on calls of gRPC or Connect
 )
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisGrants, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
-	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, RouteStripped, NotForRPC,
+	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, RouteStripped,
 }
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for what
