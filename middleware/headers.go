@@ -33,7 +33,7 @@ const (
 	// denying policy with the longest wait. A denial that no wait helps has no
 	// Retry-After and only RateLimit-Policy of these fields: a client may take Reset
 	// for the time of a retry, and the draft requires Reset beside Limit. A period
-	// that is not whole seconds is written as its smallest multiple that is: 10 in
+	// that is not whole seconds is rounded up, with as many units as it then allows: 10 in
 	// 100 ms is 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
 
