@@ -65,8 +65,8 @@ func (t *policyText) appendPolicy(b []byte, c *gcra.Charge) []byte {
 const maxInteger = 999_999_999_999_999
 
 // window returns the limit as q units in w whole seconds: those of its period, rounded up, and
-// the units that it allows in them, rounded down. For a quota w is the length of the period that was charged: a month has 28 to
-// 31 days.
+// the units that it allows in them, rounded down. For a quota w is the length of the period that
+// was charged: a month has 28 to 31 days.
 func window(c *gcra.Charge) (q, w int64) {
 	l := &c.Limit
 	if l.IsQuota() {
