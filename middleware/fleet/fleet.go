@@ -110,11 +110,13 @@ func (o *Overrides) InForce() (limits, bans int) {
 }
 
 func (o *Overrides) follow(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(interval):
+		case <-tick.C:
 			o.refresh(ctx)
 		}
 	}
