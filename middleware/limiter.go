@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ type Limiter struct {
 	local     gcra.Store                 // for FailLocal
 	observers atomic.Pointer[[]observer] // never nil
 	log       diag.Log
+	calls     sync.Once // of the first Admit, see checkCalls
 }
 
 // Decide charges the policies that apply to the request and returns the
@@ -41,7 +43,7 @@ func (l *Limiter) Decide(r *http.Request) *Decision {
 //
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, denied := l.Admit(w.Header(), r)
+	r, denied := l.admit(w.Header(), r)
 	if denied != nil {
 		l.writeDenial(w, r, denied)
 	}
@@ -49,7 +51,9 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 }
 
 // Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no
-// response and does not call Config.Deny. It sets the RateLimit fields in h and, on a denial, Retry-After if a wait helps. It holds an
+// response and does not call Config.Deny. Its first call logs a Config.Deny and the
+// policies that limit no remote procedure call, unless the limiter has Config.RPC. It sets
+// the RateLimit fields in h and, on a denial, Retry-After if a wait helps. It holds an
 // allowed request back while a policy with MaxDelay asks for it.
 //
 // denied is nil if the request may go on. Otherwise the server answers by its Status,
@@ -58,28 +62,10 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 //
 // Pass the returned request's context on: it carries the Decision, see [FromContext].
 func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	r, s := claim(r)
-	l.run(r, s)
-
-	s.mu.Lock() // an observer may have started a Spend or Refund
-	writeHeaders(&s.admission, h, l.cfg.Headers)
-	allowed, delay := s.allowed(), s.delay()
-	s.mu.Unlock()
-
-	// From here on limiters further in and FromContext see it.
-	s.phase.Store(settled)
-
-	switch {
-	case !allowed:
-		denied = s.decision()
-	case delay > 0 && !wait(r.Context(), delay):
-		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: s.decision().Results, Err: r.Context().Err(), admission: &s.admission}
+	if !l.cfg.RPC {
+		l.calls.Do(l.checkCalls)
 	}
-
-	if denied != nil && denied.RetryAfter > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
-	}
-	return r, denied
+	return l.admit(h, r)
 }
 
 // Peek returns what the policies that apply to the request have left. It charges
@@ -118,6 +104,30 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 	return s.decision()
 }
 
+func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
+	r, s := claim(r)
+	allowed, delay := l.run(r, s)
+
+	s.mu.Lock() // an observer may have started a Spend or Refund
+	writeHeaders(&s.admission, h, l.cfg.Headers)
+	s.mu.Unlock()
+
+	// From here on limiters further in and FromContext see it.
+	s.phase.Store(settled)
+
+	switch {
+	case !allowed:
+		denied = s.decision()
+	case delay > 0 && !wait(r.Context(), delay):
+		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: s.decision().Results, Err: r.Context().Err(), admission: &s.admission}
+	}
+
+	if denied != nil && denied.RetryAfter > 0 {
+		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
+	}
+	return r, denied
+}
+
 // wait holds a request back. It returns false if the context ends first: most clients have gone
 // by then, but if the server ended the context, returning in silence would mean 200.
 func wait(ctx context.Context, delay time.Duration) bool {
@@ -131,7 +141,7 @@ func wait(ctx context.Context, delay time.Duration) bool {
 
 // run takes a request through the limiter up to its Decision, and tells the observers, which
 // may keep it.
-func (l *Limiter) run(r *http.Request, s *requestState) {
+func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration) {
 	observers := *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
@@ -154,12 +164,14 @@ func (l *Limiter) run(r *http.Request, s *requestState) {
 	}
 	l.logDecision(r.Context(), &s.admission)
 
+	allowed, delay = s.allowed(), s.delay()
 	if len(observers) > 0 {
 		s.decision().Took = time.Since(start)
 	}
 	for _, observe := range observers {
 		observe(r, s.decision())
 	}
+	return allowed, delay
 }
 
 // evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost

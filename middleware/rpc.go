@@ -4,7 +4,30 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
+
+// checkCalls logs what New returns as an error for a Config with RPC, for a limiter
+// without: policies none of whose Routes match a call, and Config.Deny. The limiter may
+// serve HTTP too, so it only logs.
+func (l *Limiter) checkCalls() {
+	for _, p := range l.policies.Load().list {
+		var err error
+		for _, route := range p.Routes {
+			if err = checkCall(route); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			l.log.Report(diag.NotForRPC, p.Name, "a policy limits no call of gRPC or Connect, as none of its Routes matches one: set Config.RPC",
+				"policy", p.Name, "error", err.Error())
+		}
+	}
+	if l.cfg.Deny != nil {
+		l.log.Report(diag.NotForRPC, "Config.Deny", "Config.Deny is not called for calls of gRPC or Connect: set Config.RPC")
+	}
+}
 
 // checkCall returns nil for a route that matches remote procedure calls.
 func checkCall(route string) error {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -64,6 +66,24 @@ func TestRPCMistakes(t *testing.T) {
 	wrong.Limit = five
 	if err := l.Reload(wrong); err == nil || !strings.Contains(err.Error(), `want "/pkg.Service/Method"`) {
 		t.Errorf("Reload: got %v; want the mistake", err)
+	}
+}
+
+// For a limiter without Config.RPC, the first Admit logs a policy that limits no call, and
+// Deny. A policy that limits some calls is no mistake, as the limiter may serve HTTP too.
+func TestAdmitWithoutRPC(t *testing.T) {
+	log := new(diagtest.Log)
+	policy := func(name string, routes ...string) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: five, Routes: routes}
+	}
+	cfg := middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}}
+	l := limiter(t, cfg, policy("all"), policy("login", "GET /login"), policy("both", "GET /search", "/pkg.Service/Search"))
+	for range 2 {
+		l.Admit(http.Header{}, httptest.NewRequest(http.MethodPost, "/pkg.Service/Search", nil))
+	}
+	lines := log.Lines()
+	if len(lines) != 2 || lines[0].Code() != diag.NotForRPC || lines[0].Attrs["policy"] != "login" || !strings.Contains(lines[1].Text, "Config.Deny") {
+		t.Errorf("got %v; want a line about login and one about Deny", lines)
 	}
 }
 
