@@ -56,13 +56,16 @@ type Overrides struct {
 	key    string
 	log    diag.Log
 
-	known   atomic.Pointer[map[target]middleware.Override]
-	version string // of the overrides in use; "" is an empty Redis
-	unread  bool   // the last look has failed
+	known   atomic.Pointer[map[string][]override] // by subject
+	version string                                // of the overrides in use; "" is an empty Redis
+	unread  bool                                  // the last look has failed
 }
 
-// target is a subject in one policy, or in all if that is "".
-type target struct{ policy, subject string }
+// override is an override of a subject in one policy, or in all if that is "".
+type override struct {
+	policy string
+	middleware.Override
+}
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
 // change every two seconds. The error is about the Config. If Redis does not answer, New logs
@@ -75,35 +78,37 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 		cfg.Prefix = "rl:"
 	}
 	o := &Overrides{client: cfg.Client, key: overrides.Key(cfg.Prefix), log: diag.Log{Logger: cfg.Logger}}
-	o.known.Store(&map[target]middleware.Override{})
+	o.known.Store(&map[string][]override{})
 	o.refresh(ctx)
 	go o.follow(ctx)
 	return o, nil
 }
 
 // Find is [middleware.Config.Override]: it returns the override of a subject in a policy. One
-// of the policy wins over one of all policies. It costs two look-ups in a map at most.
-func (o *Overrides) Find(policy, subject string) (middleware.Override, bool) {
-	known := *o.known.Load()
-	for _, policy := range [...]string{policy, ""} {
-		if found, ok := known[target{policy, subject}]; ok && time.Now().Before(found.Until) {
-			return found, true
+// of the policy wins over one of all policies. It costs one look-up in a map.
+func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
+	for _, one := range (*o.known.Load())[subject] {
+		mayApply := one.policy == policy || one.policy == "" && !ok
+		if mayApply && time.Now().Before(one.Until) {
+			found, ok = one.Override, true
 		}
 	}
-	return middleware.Override{}, false
+	return found, ok
 }
 
 // InForce returns how many overrides and how many bans this server follows now. Package
 // adapters/otel reports them.
 func (o *Overrides) InForce() (limits, bans int) {
 	now := time.Now()
-	for _, one := range *o.known.Load() {
-		switch {
-		case !now.Before(one.Until): // it has ended
-		case one.Banned:
-			bans++
-		default:
-			limits++
+	for _, of := range *o.known.Load() {
+		for _, one := range of {
+			switch {
+			case !now.Before(one.Until): // it has ended
+			case one.Banned:
+				bans++
+			default:
+				limits++
+			}
 		}
 	}
 	return limits, bans
@@ -157,7 +162,8 @@ func (o *Overrides) report(err error) {
 	o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: "+consequence, "key", o.key, "error", err)
 }
 
-// look is read within the timeout, also if the client waits longer by its settings.
+// look returns what read does. It ends with the timeout, also if the client waits longer by its
+// settings.
 func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -200,7 +206,7 @@ func (o *Overrides) read(ctx context.Context, known string) (map[string]string, 
 
 // learn replaces the overrides in use.
 func (o *Overrides) learn(fields map[string]string) {
-	known := map[target]middleware.Override{}
+	known := map[string][]override{}
 	for field, value := range fields {
 		if field == overrides.Version {
 			continue
@@ -210,7 +216,7 @@ func (o *Overrides) learn(fields map[string]string) {
 			o.log.Report(diag.OverrideBroken, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
 			continue
 		}
-		known[target{e.Policy, e.Subject}] = e.Override()
+		known[e.Subject] = append(known[e.Subject], override{e.Policy, e.Override()})
 	}
 	o.known.Store(&known)
 }
