@@ -201,7 +201,12 @@ func (o *Overrides) read(ctx context.Context, known string) (map[string]string, 
 	if size > overrides.Most+1 {
 		return nil, errors.New("there are more than 10000; want fewer, as the command keeps them")
 	}
-	return o.client.HGetAll(ctx, o.key).Result()
+
+	fields, err := o.client.HGetAll(ctx, o.key).Result()
+	if err != nil {
+		return nil, err // the client may return a part beside it
+	}
+	return fields, nil
 }
 
 // learn replaces the overrides in use.
