@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"time"
 )
 
 // watchDeny returns a writer for Config.Deny, and a function that reports
@@ -45,6 +46,20 @@ func (w *denyWriter) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
+// The methods of [http.ResponseController] that write nothing.
+
+func (w *denyWriter) SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t)
+}
+
+func (w *denyWriter) SetWriteDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
+
+func (w *denyWriter) EnableFullDuplex() error {
+	return http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
+}
+
 // Hijack returns the connection, for Deny to write to.
 func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
@@ -52,6 +67,9 @@ func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap is for the methods of [http.ResponseController] that write nothing, as those that set
-// deadlines.
-func (w *denyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Unwrap is for other methods of [http.ResponseController]. Uses of the writer
+// inside are not seen, so it counts as a response.
+func (w *denyWriter) Unwrap() http.ResponseWriter {
+	w.written = true
+	return w.ResponseWriter
+}
