@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -153,11 +152,12 @@ func (a *admission) stops(source source) bool {
 	return false
 }
 
-// fail sets the source of the charge at index i by its policy's OnFailure.
+// fail sets the source of the charge at index i by its policy's OnFailure. Where the local state
+// fails too, FailLocal is FailClosed.
 func (a *admission) fail(i int) {
 	e, c := &a.entries[i], &a.charges[i]
 	switch mode := a.policy(i).OnFailure; {
-	case mode == FailLocal && c.Limit != (gcra.Limit{}):
+	case mode == FailLocal && c.Limit != (gcra.Limit{}) && e.source != sourceLocal:
 		e.source = sourceLocal
 	case mode == FailOpen || c.Shadow: // a shadow never denies
 		e.source = sourceOpen
@@ -169,52 +169,42 @@ func (a *admission) fail(i int) {
 // take decides all charges: first those of the store, together, and then those
 // that fail local, together. A request that it denies is charged nothing, whatever the
 // sources, unless the refund fails. ctx is for the stores.
-func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
+func (l *Limiter) take(ctx context.Context, a *admission) {
 	if a.stops(sourceClosed) || a.stops(sourceBan) {
 		return
 	}
 
-	allowed, err := a.takeFrom(ctx, sourceStore)
-	if err != nil {
-		var consequences []string // each once
-		for i := range a.entries {
-			if a.entries[i].source == sourceStore {
-				a.fail(i)
-				if c := a.entries[i].source.consequence("Store"); !slices.Contains(consequences, c) {
-					consequences = append(consequences, c)
-				}
-			}
-		}
-		l.storeFailed(r, l.cfg.Store, err, strings.Join(consequences, "; "))
-		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
-		allowed = !a.stops(sourceClosed)
-	}
-	if !allowed {
-		return
-	}
-
 	// The local state comes last, so only the store may have to refund.
-	allowed, err = a.takeFrom(ctx, sourceLocal)
-	if err != nil {
-		from := sourceOpen // shadows alone
-		for e, c := range a.from(sourceLocal) {
-			e.source = sourceOpen
-			if !c.Shadow {
-				e.source, from = sourceClosed, sourceClosed
-			}
-		}
-		l.storeFailed(r, l.local, err, from.consequence("Store"))
-		a.err = errors.Join(a.err, err)
-		allowed = from == sourceOpen
-	}
-	if allowed {
+	if !l.chargeFrom(ctx, a, sourceStore) || l.chargeFrom(ctx, a, sourceLocal) {
 		return
 	}
 
 	if err := a.refund(ctx, every); err != nil {
-		l.storeFailed(r, l.cfg.Store, err, "charged although they are denied")
+		l.storeFailed(l.cfg.Store, err, "charged although they are denied")
 		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: refund: %w", err))
 	}
+}
+
+// chargeFrom takes the charges with this source. If their store fails, they get another source, and
+// it reports whether the request may pass nevertheless.
+func (l *Limiter) chargeFrom(ctx context.Context, a *admission, from source) (allowed bool) {
+	allowed, err := a.takeFrom(ctx, from)
+	if err == nil {
+		return allowed
+	}
+
+	var consequences []string // each once
+	for i := range a.entries {
+		if a.entries[i].source == from {
+			a.fail(i)
+			if c := a.entries[i].source.consequence("Store"); !slices.Contains(consequences, c) {
+				consequences = append(consequences, c)
+			}
+		}
+	}
+	l.storeFailed(a.store(from), err, strings.Join(consequences, "; "))
+	a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
+	return !a.stops(sourceClosed)
 }
 
 // takeFrom takes the charges with this source in one admission of its store.

@@ -3,7 +3,9 @@ package middleware
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
@@ -12,12 +14,7 @@ import (
 // writeDenial answers a request that may not go on.
 func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decision) {
 	h := w.Header()
-	for name := range h {
-		if letsStore(name) {
-			delete(h, name)
-		}
-	}
-
+	maps.DeleteFunc(h, letsStore)
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: caches must not store a 429
 	if l.cfg.Deny == nil {
 		writeProblem(w, r, d)
@@ -35,22 +32,19 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 // letsStore reports whether a field could let a cache store a denial in spite of
 // Cache-Control, or validate another response by the denial. Middleware further out
 // may have set the field for the handler's response.
-func letsStore(name string) bool {
+func letsStore(name string, _ []string) bool {
 	const targeted = "-Cache-Control" // RFC 9213: CDN-Cache-Control, and Cloudflare-, Netlify-, Vercel-CDN-Cache-Control
 	if i := len(name) - len(targeted); i > 0 && strings.EqualFold(name[i:], targeted) {
 		return true
 	}
-	for _, field := range [...]string{
-		"ETag", "Last-Modified", "Expires", // RFC 9110 and RFC 9111
-		"Surrogate-Control", // W3C's Edge Architecture: Fastly, Varnish
-		"X-Accel-Expires",   // nginx
-		"Edge-Control",      // Akamai
-	} {
-		if strings.EqualFold(name, field) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cacheFields, func(field string) bool { return strings.EqualFold(name, field) })
+}
+
+var cacheFields = []string{
+	"ETag", "Last-Modified", "Expires", // RFC 9110 and RFC 9111
+	"Surrogate-Control", // W3C's Edge Architecture: Fastly, Varnish
+	"X-Accel-Expires",   // nginx
+	"Edge-Control",      // Akamai
 }
 
 // problem is a denial in fixed words, but for the end of a ban (RFC 9457). The types are those that

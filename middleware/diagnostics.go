@@ -27,10 +27,7 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source
 
 // storeFailed logs that the store failed, unless it logs by itself, and what
 // happens to the requests.
-func (l *Limiter) storeFailed(r *http.Request, store gcra.Store, err error, requests string) {
-	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return // the client has gone, and the store uses the request's own context
-	}
+func (l *Limiter) storeFailed(store gcra.Store, err error, requests string) {
 	var logged gcra.LoggedError
 	if errors.As(err, &logged) && logged.Logged() {
 		return
@@ -60,7 +57,7 @@ func withError(args []any, err error) []any {
 	args = append(args, "error", fmt.Sprintf("%.400v", err))
 	var p *panicError
 	if errors.As(err, &p) {
-		args = append(args, "stack", p.stack)
+		args = append(args, "stack", string(p.stack))
 	}
 	return args
 }

@@ -96,7 +96,7 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 	for i := range s.charges {
 		s.charges[i].Peek = true
 	}
-	l.take((*uncancelled)(s), r, &s.admission)
+	l.take((*uncancelled)(s), &s.admission)
 	for i := range s.entries {
 		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
 	}
@@ -154,7 +154,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 
 	if len(s.charges) > 0 {
 		acceptDelays(r.Context(), s.charges)
-		l.take((*uncancelled)(s), r, &s.admission)
+		l.take((*uncancelled)(s), &s.admission)
 	}
 	for i := range s.charges {
 		if c := &s.charges[i]; c.Result.Never && s.entries[i].status != undecided && s.entries[i].source != sourceBan {

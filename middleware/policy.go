@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,12 +61,11 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict,
 		noPlan = p.failed("LimitFor", safely(func() error { return p.setLimit(c, p.LimitFor(r), "the request") }))
 	}
 	switch {
-	case noKey != nil && noPlan != nil:
-		return charges, noPlan
-	case noKey != nil && c.Limit == gcra.Unlimited():
+	case noKey == nil:
+	case c.Limit == gcra.Unlimited():
 		return exempt, nil
-	case noKey != nil:
-		return charges, noKey
+	default:
+		return charges, cmp.Or(noPlan, noKey)
 	}
 
 	if p.Override != nil || p.override != nil {

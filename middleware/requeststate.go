@@ -54,22 +54,18 @@ func (s *requestState) Value(key any) any {
 		return s
 	case notice.Key:
 		if s.evaluating() {
-			return (*noticeReceiver)(&s.admission)
+			return s
 		}
 		return nil // rule 5
 	}
 	return s.Context.Value(key)
 }
 
-// noticeReceiver is an admission whose policies are being evaluated, as a
-// [notice.Receiver].
-type noticeReceiver admission
-
 // Notice logs what a key function reports, in one line for all policies, which
 // often have the same key function. A missing user or route it only notes in the entry:
 // that is logged if none of the policy's first requests has one.
-func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
-	e := &n.entries[len(n.entries)-1]
+func (s *requestState) Notice(code diag.Code, text string, args ...any) {
+	e := &s.entries[len(s.entries)-1]
 	switch code {
 	case diag.KeyBeforeAuth:
 		e.key = noUser
@@ -77,7 +73,7 @@ func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 		e.key = noRoute
 	default:
 		e.key = cmp.Or(e.key, explained)
-		n.policies.limiter.log.Report(code, "", text, append([]any{"policy", n.policies.list[e.policy].Name}, args...)...)
+		s.policies.limiter.log.Report(code, "", text, append([]any{"policy", s.policies.list[e.policy].Name}, args...)...)
 	}
 }
 

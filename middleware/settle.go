@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -51,14 +52,11 @@ type SettleError struct {
 }
 
 func (e *SettleError) Error() string {
-	text := "ratelimit: settle: "
-	for i, name := range slices.Sorted(maps.Keys(e.Missing)) {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d units of %s", e.Missing[name], name)
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(e.Missing)) {
+		missing = append(missing, fmt.Sprintf("%d units of %s", e.Missing[name], name))
 	}
-	return text + " were not charged: no more were left, with the debt that the policy allows"
+	return "ratelimit: settle: " + strings.Join(missing, ", ") + " were not charged: no more were left, with the debt that the policy allows"
 }
 
 // Spend charges n more units than were charged so far to these policies, one or more by

@@ -45,13 +45,6 @@ const (
 	NotForRPC        Code = "not-for-rpc"        // a policy or Config.Deny has no effect on calls of gRPC or Connect
 )
 
-// Codes are all codes, in the order of docs/troubleshooting.md.
-var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisGrants, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
-	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
-	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, RouteStripped, NotForRPC,
-}
-
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for what
 // may be meant so, and WARN for other codes.
 func (c Code) Level() slog.Level {

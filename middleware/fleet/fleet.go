@@ -58,7 +58,6 @@ type Overrides struct {
 
 	known   atomic.Pointer[map[string][]override] // by subject
 	version string                                // of the overrides in use; "" is an empty Redis
-	hasRead bool                                  // Redis has answered a look
 	unread  bool                                  // the last look has failed
 }
 
@@ -88,10 +87,9 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 // Find is [middleware.Config.Override]: it returns the override of a subject in a policy. One
 // of the policy wins over one of all policies. It costs one look-up in a map.
 func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
-	now := time.Now()
 	for _, one := range (*o.known.Load())[subject] {
 		mayApply := one.policy == policy || one.policy == "" && !ok
-		if mayApply && now.Before(one.Until) {
+		if mayApply && time.Now().Before(one.Until) {
 			found, ok = one.Override, true
 		}
 	}
@@ -132,8 +130,9 @@ func (o *Overrides) follow(ctx context.Context) {
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
 	fields, err := o.look(ctx)
-	if err != nil && ctx.Err() == nil {
-		o.failed(err)
+	if fields != nil {
+		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
+		o.learn(fields)
 	}
 
 	// A master of a cluster may have failed. The client itself looks for another once a minute.
@@ -141,74 +140,60 @@ func (o *Overrides) refresh(ctx context.Context) {
 		cluster.ReloadState(ctx)
 	}
 
-	if fields != nil {
-		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
-		o.learn(fields)
-	}
-	if err == nil {
-		o.answered()
+	if ctx.Err() == nil && (err != nil || o.unread) {
+		o.report(err)
 	}
 }
 
-// failed logs that a look has failed.
-func (o *Overrides) failed(err error) {
+// report logs that a look has failed, or that Redis answers again.
+func (o *Overrides) report(err error) {
+	limits, bans := o.InForce()
+	o.unread = err != nil
+	if err == nil {
+		o.log.Forget(diag.OverridesUnread, "")
+		cmp.Or(o.log.Logger, slog.Default()).Info("ratelimit: the overrides of operators can be read now", "key", o.key, "limits", limits, "bans", bans)
+		return
+	}
+
 	consequence := "the last known ones stay"
-	if !o.hasRead {
+	if limits+bans == 0 {
 		consequence = "none is in force until they can be"
 	}
 	o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: "+consequence, "key", o.key, "error", err)
-	o.unread = true
 }
 
-// answered logs that Redis answers again, if a look has failed before.
-func (o *Overrides) answered() {
-	if o.unread {
-		o.log.Forget(diag.OverridesUnread, "")
-		limits, bans := o.InForce()
-		cmp.Or(o.log.Logger, slog.Default()).Info("ratelimit: the overrides of operators can be read now", "key", o.key, "limits", limits, "bans", bans)
-	}
-	o.hasRead, o.unread = true, false
-}
-
-// look returns what Redis has, or nil if that has not changed. It ends with the timeout, also
-// if the client waits longer by its settings.
+// look returns what read does. It ends with the timeout, also if the client waits longer by its
+// settings.
 func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	type answer struct {
-		fields map[string]string
-		err    error
-	}
-	answers := make(chan answer, 1)
-	go func(version string) {
-		var a answer
-		changed, err := o.changed(ctx, version)
-		if a.err = err; changed {
-			a.fields, a.err = o.read(ctx)
-		}
-		answers <- a
-	}(o.version)
+	var fields map[string]string
+	var err error
+	known, done := o.version, make(chan struct{})
+	go func() {
+		defer close(done)
+		fields, err = o.read(ctx, known)
+	}()
 
 	select {
-	case a := <-answers:
-		return a.fields, a.err
+	case <-done:
+		return fields, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// changed reports whether Redis has another version.
-func (o *Overrides) changed(ctx context.Context, version string) (bool, error) {
-	now, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
-	if errors.Is(err, redis.Nil) {
+// read returns what Redis has, or nil if that has the version that is known.
+func (o *Overrides) read(ctx context.Context, known string) (map[string]string, error) {
+	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
+	if errors.Is(err, redis.Nil) { // there are none yet
 		err = nil
 	}
-	return err == nil && now != version, err
-}
+	if err != nil || version == known {
+		return nil, err
+	}
 
-// read returns what Redis has.
-func (o *Overrides) read(ctx context.Context) (map[string]string, error) {
 	size, err := o.client.HLen(ctx, o.key).Result()
 	if err != nil {
 		return nil, err
@@ -216,7 +201,12 @@ func (o *Overrides) read(ctx context.Context) (map[string]string, error) {
 	if size > overrides.Most+1 {
 		return nil, errors.New("there are more than 10000; want fewer, as the command keeps them")
 	}
-	return o.client.HGetAll(ctx, o.key).Result()
+
+	fields, err := o.client.HGetAll(ctx, o.key).Result()
+	if err != nil {
+		return nil, err // the client may return a part beside it
+	}
+	return fields, nil
 }
 
 // learn replaces the overrides in use.

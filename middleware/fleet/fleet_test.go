@@ -1,13 +1,16 @@
 package fleet_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,6 +204,52 @@ func TestBrokenEntries(t *testing.T) {
 
 	if _, err := fleet.New(t.Context(), fleet.Config{}); err == nil || !strings.Contains(err.Error(), "Client is nil") {
 		t.Errorf("got %v; want that Client is nil", err)
+	}
+}
+
+// breaksOff is a hook for an answer with all overrides of which only a part comes.
+type breaksOff struct {
+	missing string // field
+	broken  atomic.Int64
+}
+
+func (b *breaksOff) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *breaksOff) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (b *breaksOff) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if all, ok := cmd.(*redis.MapStringStringCmd); ok && err == nil {
+			delete(all.Val(), b.missing)
+			b.broken.Add(1)
+			err = io.ErrUnexpectedEOF
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// If the connection breaks while Redis sends the overrides, the known ones stay.
+func TestPartOfOverrides(t *testing.T) {
+	t.Parallel()
+	c := redistest.Any(t)
+	hour := time.Now().Add(time.Hour)
+	write(t, c, "a", "", "banned", hour)
+	log := new(diagtest.Log)
+	o := follow(t, c, log)
+
+	hook := &breaksOff{missing: (&overrides.Entry{Subject: "a"}).Field()}
+	c.AddHook(hook)
+	write(t, c, "b", "", "banned", hour)
+	redistest.Eventually(t, patience, "two looks", func() bool { return hook.broken.Load() >= 2 })
+	if got := now(o, "p", "a"); got != "banned" {
+		t.Errorf("got %q; want the ban that was known", got)
+	}
+	if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != "overrides-unread" {
+		t.Errorf("got %v; want that they cannot be read", lines)
 	}
 }
 

@@ -53,12 +53,6 @@ func TestLoadSpecialFiles(t *testing.T) {
 			}
 		})
 	}
-
-	within(t, pipe, func() { // that has come after the look
-		if _, err := policyfile.ReadRegular(pipe); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
-			t.Errorf("got %v; want that it is a named pipe", err)
-		}
-	})
 }
 
 // A named pipe in place of the file blocks neither Reload nor the end of Run.
@@ -66,7 +60,7 @@ func TestWatchNamedPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
-	w := watcher(t, path, time.Millisecond)
+	w := watcher(t, path)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})

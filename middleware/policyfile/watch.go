@@ -1,15 +1,11 @@
 package policyfile
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -40,100 +36,40 @@ type Watcher struct {
 
 	mu   sync.Mutex // orders reloads: an older file never replaces a newer one
 	last *contents  // the last contents reported; nil before the first report
-
-	retryDelay, pollInterval time.Duration // set by tests; 0 means the constant
 }
 
-const (
-	// debounce is the pause after a change before the file is read: programs write
-	// files in several steps.
-	debounce = 50 * time.Millisecond
+// interval is the time between two reads of the file. They are cheap, and unlike events they do
+// without support of the file system.
+const interval = 200 * time.Millisecond
 
-	// maxDebounce is the longest wait while changes go on.
-	maxDebounce = 400 * time.Millisecond
-
-	// retryDelay is how long an error must last before it is reported.
-	retryDelay = 400 * time.Millisecond
-
-	// pollInterval is for file systems without events, and for files behind
-	// symbolic links, which have none either.
-	pollInterval = 2 * time.Second
-)
-
-// Run watches the file until the context ends. A change takes effect within half a
-// second where the file's directory has events, and otherwise, as on some network file
-// systems or behind a symbolic link, within three seconds. The file may be written in
-// place, be replaced, or be behind symbolic links that are swapped, as in a Kubernetes
-// ConfigMap (but not one mounted with subPath, which Kubernetes does not update).
-// Replacing is best: part of a file, read while it is being written, may be a valid file.
+// Run reads the file five times a second until the context ends. A change takes effect
+// within half a second, once two reads in a row have found it. The file may be written
+// in place, be replaced, or be behind symbolic links that are swapped, as in a Kubernetes
+// ConfigMap (but not one mounted with subPath, which Kubernetes never updates). Replacing is
+// best: part of a file, read while it is being written, may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
-	// There are no events if the system has none, or no resources left for them. Those of a
-	// file end when it is replaced, so its directory is watched.
-	var events <-chan fsnotify.Event
-	var lost <-chan error
-	watch := func() {}
-	if fs, err := fsnotify.NewWatcher(); err == nil {
-		defer func() { _ = fs.Close() }()
-		events, lost = fs.Events, fs.Errors
-		watch = func() { _ = fs.Add(filepath.Dir(w.Path)) }
-	}
-	watch()
+	for found := read(w.Path); ; {
+		found = w.reloadIfChanged(found)
 
-	retryDelay := cmp.Or(w.retryDelay, retryDelay)
-	poll := time.NewTicker(cmp.Or(w.pollInterval, pollInterval))
-	defer poll.Stop()
-
-	next := time.NewTimer(0)
-	defer next.Stop()
-	var changedAt, failedAt time.Time // the first change and the first error; zero for none
-
-	for {
 		select {
 		case <-ctx.Done():
 			return
-		case event := <-events:
-			if event.Op == fsnotify.Chmod {
-				continue
-			}
-		case <-lost: // reading the file makes up for the events
-		case <-poll.C:
-			watch() // again: the directory may be another one
-		case <-next.C:
-			changedAt = time.Time{}
-			if w.reloadIfChanged(!failedAt.IsZero() && time.Since(failedAt) >= retryDelay) {
-				failedAt = time.Time{}
-				continue
-			}
-
-			if failedAt.IsZero() {
-				failedAt = time.Now()
-			}
-			next.Reset(retryDelay)
-			continue
+		case <-time.After(interval):
 		}
-
-		if changedAt.IsZero() {
-			changedAt = time.Now()
-		}
-		next.Reset(min(debounce, maxDebounce-time.Since(changedAt)))
 	}
 }
 
-// reloadIfChanged reloads the file if its contents are new. If they have an error
-// and reportError is false, it returns false: the caller tries again later.
-func (w *Watcher) reloadIfChanged(reportError bool) (done bool) {
+// reloadIfChanged reads the file, and reloads it if its contents are new and those of the read
+// before: programs write files in several steps. It returns the contents.
+func (w *Watcher) reloadIfChanged(before contents) contents {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	now := read(w.Path)
-	if w.last != nil && w.last.equal(now) {
-		return true
+	if isNew := w.last == nil || !w.last.equal(now); isNew && now.equal(before) {
+		w.report(now, w.apply(now))
 	}
-	err := w.apply(now)
-	if err != nil && !reportError {
-		return false
-	}
-	w.report(now, err)
-	return true
+	return now
 }
 
 // Reload reads the file at once, changed or not, for example on SIGHUP. It calls

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -29,10 +30,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
-const (
-	patience = 30 * time.Second // for busy machines
-	never    = time.Hour
-)
+const patience = 30 * time.Second // for busy machines
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(diagtest.Quiet(m)) }
 
@@ -48,9 +46,8 @@ type watched struct {
 	reports chan error
 }
 
-// watcher returns a watched that does not run yet. It relies on events of the file
-// system, and reports an error that lasts for retryDelay.
-func watcher(t *testing.T, path string, retryDelay time.Duration) *watched {
+// watcher returns a watched that does not run yet.
+func watcher(t *testing.T, path string) *watched {
 	t.Helper()
 	policies, err := policyfile.Parse(path, []byte(limited("1/second")), funcs)
 	if err != nil {
@@ -62,8 +59,6 @@ func watcher(t *testing.T, path string, retryDelay time.Duration) *watched {
 		Limiter:  middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)),
 		OnReload: func(err error) { w.reports <- err },
 	}
-	w.SetRetryDelay(retryDelay)
-	w.SetPollInterval(never)
 	return w
 }
 
@@ -110,207 +105,217 @@ func replace(t *testing.T, path, text string) {
 // did not change is not reported.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "policies.yaml")
-	write(t, path, limited("1/minute"))
-	w := watcher(t, path, never)
-	w.run()
-	w.takes("1/minute")
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "policies.yaml")
+		write(t, path, limited("1/minute"))
+		w := watcher(t, path)
+		w.run()
+		w.takes("1/minute")
 
-	write(t, path, limited("2/minute"))
-	w.takes("2/minute")
+		write(t, path, limited("2/minute"))
+		w.takes("2/minute")
 
-	replace(t, path, limited("3/minute"))
-	w.takes("3/minute")
+		replace(t, path, limited("3/minute"))
+		w.takes("3/minute")
 
-	// Vim moves the old file away and writes a new one.
-	if err := os.Rename(path, path+"~"); err != nil {
-		t.Fatal(err)
-	}
-	write(t, path, limited("4/minute"))
-	w.takes("4/minute")
-
-	// No change of the contents.
-	write(t, path, limited("4/minute"))
-	replace(t, path, limited("4/minute"))
-	write(t, filepath.Join(dir, "other.yaml"), "x")
-	now := time.Now()
-	if err := errors.Join(os.Chtimes(path, now, now), os.Chmod(path, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-
-	write(t, path, limited("5/minute"))
-	w.takes("5/minute")
-
-	// Written in parts; the first ones are not valid.
-	text := limited("6/minute")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-
-	for i := range len(text) {
-		if _, err := f.WriteString(text[i : i+1]); err != nil {
+		// Vim moves the old file away and writes a new one.
+		if err := os.Rename(path, path+"~"); err != nil {
 			t.Fatal(err)
 		}
-		if i%10 == 0 {
-			time.Sleep(2 * time.Millisecond) // a slow writer
+		write(t, path, limited("4/minute"))
+		w.takes("4/minute")
+
+		// No change of the contents.
+		write(t, path, limited("4/minute"))
+		replace(t, path, limited("4/minute"))
+		write(t, filepath.Join(dir, "other.yaml"), "x")
+		now := time.Now()
+		if err := errors.Join(os.Chtimes(path, now, now), os.Chmod(path, 0o644)); err != nil {
+			t.Fatal(err)
 		}
-	}
-	w.takes("6/minute")
+		time.Sleep(time.Second)
+
+		write(t, path, limited("5/minute"))
+		w.takes("5/minute")
+
+		// Written in parts; the first ones are not valid.
+		text := limited("6/minute")
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+
+		for i := range len(text) {
+			if _, err := f.WriteString(text[i : i+1]); err != nil {
+				t.Fatal(err)
+			}
+			if i%10 == 0 {
+				time.Sleep(150 * time.Millisecond) // a slow writer
+			}
+		}
+		w.takes("6/minute")
+	})
 }
 
 // A ConfigMap is updated in a new directory, which a link is then switched to. The file
 // is a link through that link (kubelet's atomic_writer.go).
 func TestWatchConfigMap(t *testing.T) {
 	t.Parallel()
-	volume := t.TempDir()
-	publish := func(n int, text string) {
-		t.Helper()
-		version := fmt.Sprintf("..2026_01_01_00_00_%02d.123456789", n)
-		data, next := filepath.Join(volume, "..data"), filepath.Join(volume, "..data_tmp")
-		old, _ := os.Readlink(data) // none at first
-		if err := os.Mkdir(filepath.Join(volume, version), 0o755); err != nil {
-			t.Fatal(err)
-		}
-
-		write(t, filepath.Join(volume, version, "policies.yaml"), text)
-		if err := errors.Join(os.Symlink(version, next), os.Rename(next, data)); err != nil {
-			t.Fatal(err)
-		}
-
-		if old == "" {
-			if err := os.Symlink(filepath.Join("..data", "policies.yaml"), filepath.Join(volume, "policies.yaml")); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		volume := t.TempDir()
+		publish := func(n int, text string) {
+			t.Helper()
+			version := fmt.Sprintf("..2026_01_01_00_00_%02d.123456789", n)
+			data, next := filepath.Join(volume, "..data"), filepath.Join(volume, "..data_tmp")
+			old, _ := os.Readlink(data) // none at first
+			if err := os.Mkdir(filepath.Join(volume, version), 0o755); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := os.RemoveAll(filepath.Join(volume, old)); err != nil {
-			t.Fatal(err)
-		}
-	}
 
-	publish(0, limited("10/minute"))
-	w := watcher(t, filepath.Join(volume, "policies.yaml"), never)
-	w.run()
-	for n := range 5 {
-		w.takes(fmt.Sprintf("%d/minute", n+10))
-		publish(n+1, limited(fmt.Sprintf("%d/minute", n+11)))
-	}
-	w.takes("15/minute")
+			write(t, filepath.Join(volume, version, "policies.yaml"), text)
+			if err := errors.Join(os.Symlink(version, next), os.Rename(next, data)); err != nil {
+				t.Fatal(err)
+			}
+
+			if old == "" {
+				if err := os.Symlink(filepath.Join("..data", "policies.yaml"), filepath.Join(volume, "policies.yaml")); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.RemoveAll(filepath.Join(volume, old)); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		publish(0, limited("10/minute"))
+		w := watcher(t, filepath.Join(volume, "policies.yaml"))
+		w.run()
+		for n := range 5 {
+			w.takes(fmt.Sprintf("%d/minute", n+10))
+			publish(n+1, limited(fmt.Sprintf("%d/minute", n+11)))
+		}
+		w.takes("15/minute")
+	})
 }
 
 // A broken file changes nothing and is reported once, as is a file that stays missing.
 // The next valid file is loaded.
 func TestWatchMistakes(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "policies.yaml")
-	write(t, path, limited("1/minute"))
-	w := watcher(t, path, time.Millisecond)
-	w.run()
-	w.takes("1/minute")
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "policies.yaml")
+		write(t, path, limited("1/minute"))
+		w := watcher(t, path)
+		w.run()
+		w.takes("1/minute")
 
-	for range 2 { // the second time it is no news
-		replace(t, path, "policies:\n- name: a\n  key: usr\n  limit: 5/minit\n")
-	}
+		for range 2 { // the second time it is no news
+			replace(t, path, "policies:\n- name: a\n  key: usr\n  limit: 5/minit\n")
+		}
 
-	want := []string{
-		path + `:3:8: key is "usr"; want client or user (did you mean user?)`,
-		path + `:4:10: limit is "5/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`,
-	}
-	if got := joinedErrors(w.report()); !slices.Equal(got, want) {
-		t.Errorf("got %q; want %q", got, want)
-	}
+		want := []string{
+			path + `:3:8: key is "usr"; want client or user (did you mean user?)`,
+			path + `:4:10: limit is "5/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`,
+		}
+		if got := joinedErrors(w.report()); !slices.Equal(got, want) {
+			t.Errorf("got %q; want %q", got, want)
+		}
 
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.report(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v; want that the file is not there", err)
-	}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.report(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+			t.Errorf("got %v; want that the file is not there", err)
+		}
 
-	if got := w.Limiter.Policies(); len(got) != 1 || got[0].Limit != gcra.PerMinute(1) {
-		t.Errorf("got %+v; want the policies as they were", got)
-	}
-	write(t, path, limited("1/minute")) // what it was before: good news all the same
-	w.takes("1/minute")
+		if got := w.Limiter.Policies(); len(got) != 1 || got[0].Limit != gcra.PerMinute(1) {
+			t.Errorf("got %+v; want the policies as they were", got)
+		}
+		write(t, path, limited("1/minute")) // what it was before: good news all the same
+		w.takes("1/minute")
+	})
 }
 
 // A mistake that disappears at once was a file being written, and is not reported.
 func TestWatchBriefMistake(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "policies.yaml")
-	write(t, path, limited("1/minute"))
-	w := watcher(t, path, never)
-	w.run()
-	w.takes("1/minute")
-	for n, breaks := range []func() error{
-		func() error { return os.Remove(path) },
-		func() error { return os.Truncate(path, 0) },
-		func() error { return os.Truncate(path, 20) },
-	} {
-		if err := breaks(); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "policies.yaml")
+		write(t, path, limited("1/minute"))
+		w := watcher(t, path)
+		w.run()
+		w.takes("1/minute")
+		for n, breaks := range []func() error{
+			func() error { return os.Remove(path) },
+			func() error { return os.Truncate(path, 0) },
+			func() error { return os.Truncate(path, 20) },
+		} {
+			if err := breaks(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond) // time enough to be seen once
+			limit := fmt.Sprintf("%d/minute", n+2)
+			write(t, path, limited(limit))
+			w.takes(limit)
 		}
-		time.Sleep(100 * time.Millisecond) // time enough to be seen
-		limit := fmt.Sprintf("%d/minute", n+2)
-		write(t, path, limited(limit))
-		w.takes(limit)
-	}
+	})
 }
 
-// Without events the file is polled: behind a link to another directory, in a directory
-// that is created later, and in one that is replaced.
-func TestWatchPolls(t *testing.T) {
+// The file may be behind a link to another directory, in a directory that is created later,
+// and in one that is replaced.
+func TestWatchFolders(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	target := filepath.Join(dir, "target.yaml")
-	folder := filepath.Join(dir, "folder")
-	w := watcher(t, filepath.Join(folder, "policies.yaml"), time.Millisecond)
-	w.SetPollInterval(20 * time.Millisecond)
-	w.run()
-	if err := w.report(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v; want that the file is not there", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		target := filepath.Join(dir, "target.yaml")
+		folder := filepath.Join(dir, "folder")
+		w := watcher(t, filepath.Join(folder, "policies.yaml"))
+		w.run()
+		if err := w.report(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got %v; want that the file is not there", err)
+		}
 
-	write(t, target, limited("1/minute"))
-	link := func() {
-		t.Helper()
-		if err := errors.Join(os.Mkdir(folder, 0o755), os.Symlink(target, w.Path)); err != nil {
+		write(t, target, limited("1/minute"))
+		link := func() {
+			t.Helper()
+			if err := errors.Join(os.Mkdir(folder, 0o755), os.Symlink(target, w.Path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		link()
+		w.takes("1/minute")
+		replace(t, target, limited("2/minute"))
+		w.takes("2/minute")
+
+		if err := os.Rename(folder, folder+".old"); err != nil {
 			t.Fatal(err)
 		}
-	}
 
-	link()
-	w.takes("1/minute")
-	replace(t, target, limited("2/minute"))
-	w.takes("2/minute")
-
-	if err := os.Rename(folder, folder+".old"); err != nil {
-		t.Fatal(err)
-	}
-
-	link()
-	replace(t, target, limited("3/minute"))
-	for {
-		err := w.report()
-		if err == nil {
-			break
+		link()
+		replace(t, target, limited("3/minute"))
+		for {
+			err := w.report()
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Fatalf("got %v; want no error but ErrNotExist", err)
+			}
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.Fatalf("got %v; want no error but ErrNotExist", err)
-		}
-	}
 
-	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(3) {
-		t.Errorf("got %v; want 3/minute", got)
-	}
+		if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(3) {
+			t.Errorf("got %v; want 3/minute", got)
+		}
+	})
 }
 
 // Reload reads at once, changed or not, with Run or without.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
-	w := watcher(t, path, never)
+	w := watcher(t, path)
 	if err := w.Reload(); !errors.Is(err, fs.ErrNotExist) || !errors.Is(w.report(), fs.ErrNotExist) {
 		t.Errorf("got %v; want that the file is not there", err)
 	}
@@ -335,35 +340,38 @@ func TestReload(t *testing.T) {
 // Concurrent reloads do not undo each other.
 func TestReloadWhileWatching(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "policies.yaml")
-	write(t, path, limited("1/minute"))
-	w := watcher(t, path, never)
-	w.OnReload = func(error) {}
-	w.SetPollInterval(time.Millisecond)
-	w.run()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "policies.yaml")
+		write(t, path, limited("1/minute"))
+		w := watcher(t, path)
+		w.OnReload = func(error) {}
+		w.run()
 
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 20 {
-				if err := w.Reload(); err != nil {
-					t.Error(err)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for range 20 {
+					if err := w.Reload(); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(200 * time.Millisecond) // until Run reads the file, too
 				}
-			}
-		})
-	}
+			})
+		}
 
-	for n := range 20 {
-		replace(t, path, limited(fmt.Sprintf("%d/minute", n+2)))
-	}
+		for n := range 20 {
+			replace(t, path, limited(fmt.Sprintf("%d/minute", n+2)))
+			time.Sleep(200 * time.Millisecond)
+		}
 
-	all.Wait()
-	if err := w.Reload(); err != nil {
-		t.Error(err)
-	}
-	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(21) {
-		t.Errorf("got %v; want the last, 21/minute", got)
-	}
+		all.Wait()
+		if err := w.Reload(); err != nil {
+			t.Error(err)
+		}
+		if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(21) {
+			t.Errorf("got %v; want the last, 21/minute", got)
+		}
+	})
 }
 
 // Without OnReload each reload is logged in one line, and each mistake in one.
@@ -380,7 +388,7 @@ func TestWatchLogs(t *testing.T) {
 	}})))
 	defer slog.SetDefault(before)
 
-	w := watcher(t, path, never)
+	w := watcher(t, path)
 	w.OnReload = nil
 	_ = w.Reload()
 	write(t, path, limited("1")+"  shadow: 1\n")

@@ -53,7 +53,7 @@ func (l *Log) Handle(_ context.Context, r slog.Record) error {
 		line.Attrs[a.Key] = a.Value.Resolve().String()
 		return true
 	})
-	if slices.Contains(diag.Codes, line.Code()) {
+	if line.Code() != "" {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.lines = append(l.lines, line)
