@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -72,10 +71,6 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 	var errs []error
 	one := func(ctx context.Context, server *redis.Client, key string) {
 		if err := p.call(ctx, server, key); err != nil {
-			if errors.Is(err, io.EOF) && closesOnHello(ctx, server) {
-				err = fmt.Errorf("%w: %w", ErrHello, err)
-			}
-
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, p.explain(ctx, server.Options().Addr, err))
@@ -122,26 +117,6 @@ func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.
 		}
 	}
 	return "", false
-}
-
-// closesOnHello reports whether a server closes a connection whose first command is HELLO and
-// answers one that begins with PING.
-func closesOnHello(ctx context.Context, server *redis.Client) bool {
-	first := func(command string) error {
-		o := server.Options()
-		conn, err := o.Dialer(ctx, o.Network, o.Addr)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-
-		deadline, _ := ctx.Deadline()  // as Ping has set it
-		_ = conn.SetDeadline(deadline) // the read fails, too
-		_, _ = fmt.Fprintf(conn, "*1\r\n$%d\r\n%s\r\n", len(command), command)
-		_, err = io.ReadFull(conn, make([]byte, 1))
-		return err
-	}
-	return errors.Is(first("HELLO"), io.EOF) && first("PING") == nil
 }
 
 // WhyClosed returns the reply of a server that requires a password, if that is why it has
