@@ -20,12 +20,15 @@ const pingTimeout = 2 * time.Second
 // ConnOf returns what is common to all connections of a client, and the addresses of its servers.
 func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 	switch cl := client.(type) {
-	case *redis.Client:
-		return Conn{TLS: cl.Options().TLSConfig != nil}, cl.Options().Addr
+	case *redis.Client: // also of a failover client
+		o := cl.Options()
+		return Conn{TLS: o.TLSConfig != nil, RESP3: o.Protocol != 2}, o.Addr
 	case *redis.ClusterClient:
-		return Conn{TLS: cl.Options().TLSConfig != nil, Cluster: true}, strings.Join(cl.Options().Addrs, ",")
+		o := cl.Options()
+		return Conn{TLS: o.TLSConfig != nil, RESP3: o.Protocol != 2, Cluster: true}, strings.Join(o.Addrs, ",")
 	case *redis.Ring:
-		return Conn{TLS: cl.Options().TLSConfig != nil}, ""
+		o := cl.Options()
+		return Conn{TLS: o.TLSConfig != nil, RESP3: o.Protocol != 2}, ""
 	}
 	return Conn{}, ""
 }

@@ -20,6 +20,7 @@ import (
 // Conn describes the connection of an error.
 type Conn struct {
 	TLS      bool // the client speaks TLS
+	RESP3    bool // the client asks for RESP3, as it does by default
 	Cluster  bool // the client knows that the server is a node of a cluster
 	Answered bool // the server has replied to the script before
 }
