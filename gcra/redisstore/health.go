@@ -109,7 +109,7 @@ func (h *health) record(err error, open bool) {
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often the batch has waited for a connection, and the dial has failed.
-		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.sender.TimeoutError()), conn)
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), rediskit.NoAnswer(h.store.timeout)), conn)
 	}
 
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))

@@ -143,7 +143,7 @@ func WhyClosed(c *redis.Client, err error) (why error) {
 func (p *ping) explain(ctx context.Context, server string, err error) error {
 	cause := err
 	if ctx.Err() != nil {
-		cause = fmt.Errorf("no answer within %v: %w", p.bound, context.DeadlineExceeded)
+		cause = NoAnswer(p.bound)
 	}
 	problem := Diagnose(cause, p.conn)
 	if problem.Code == "" {

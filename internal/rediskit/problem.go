@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -99,7 +101,7 @@ func Diagnose(err error, c Conn) Problem {
 		hint := ""
 		p.Closed = has("EOF", "reset", "broken pipe")
 		switch {
-		case isTimeout(err):
+		case IsTimeout(err):
 			p.Timeout = true
 			if c.TLS && !c.Answered {
 				hint = "the server may not speak TLS; try redis:// in place of rediss://"
@@ -133,9 +135,15 @@ func is[T error](err error) bool {
 	return ok
 }
 
-func isTimeout(err error) bool {
-	network, ok := errors.AsType[net.Error](err)
-	return errors.Is(err, context.DeadlineExceeded) || ok && network.Timeout()
+// IsTimeout reports whether an error is that of a deadline: of a context, or of a connection.
+func IsTimeout(err error) bool {
+	deadline, ok := errors.AsType[net.Error](err)
+	return ok && deadline.Timeout()
+}
+
+// NoAnswer is the error of a call whose time is up.
+func NoAnswer(within time.Duration) error {
+	return fmt.Errorf("no answer within %v: %w", within, context.DeadlineExceeded)
 }
 
 // hintCA says how to name the authority of a certificate.

@@ -134,7 +134,7 @@ func (b *batcher) fill(batch *batch) {
 		for _, q := range b.waiting {
 			w := b.way(q, now)
 			if now >= q.deadline {
-				q.fail(b.sender.TimeoutError())
+				q.fail(rediskit.NoAnswer(b.sender.Timeout))
 			} else if w == bySubject && q.several() {
 				go b.sender.split(q)
 			} else if !batch.add(q, w) {
@@ -167,7 +167,7 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 
 	deadline, left := b.until(batch)
 	timer := time.AfterFunc(left, func() {
-		err := b.sender.TimeoutError()
+		err := rediskit.NoAnswer(b.sender.Timeout)
 		for q := range batch.requests() {
 			q.Err = &failure{err}
 		}

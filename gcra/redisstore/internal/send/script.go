@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -163,8 +162,7 @@ func (s *script) deliver(noAnswer error) {
 	}
 
 	if s.err != nil {
-		var timeout net.Error
-		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
+		if rediskit.IsTimeout(s.err) && !errors.Is(s.err, context.DeadlineExceeded) {
 			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded) // as Config.Timeout says
 		}
 		err := &failure{s.err}

@@ -5,7 +5,6 @@ package send
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -210,9 +209,4 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 		}
 	}
 	return s.settleKind(ctx, server)
-}
-
-// TimeoutError is the error of a call whose time is up.
-func (s *Sender) TimeoutError() error {
-	return fmt.Errorf("no answer within %v: %w", s.Timeout, context.DeadlineExceeded)
 }

@@ -73,7 +73,7 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 	select {
 	case err = <-result:
 	case <-time.After(t.sender.Timeout):
-		err = t.sender.TimeoutError()
+		err = rediskit.NoAnswer(t.sender.Timeout)
 	}
 
 	t.sender.learnTopology(err)
