@@ -125,16 +125,11 @@ func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.
 // WhyClosed returns the reply of a server that requires a password, if that is why it has
 // closed a connection with this error, and otherwise the error. A server may close it while
 // a long command is written, and then the client does not read the reply.
-func WhyClosed(c *redis.Client, err error) (why error) {
-	defer func() {
-		if recover() != nil { // in a hook of the client
-			why = err
-		}
-	}()
-
+func WhyClosed(c *redis.Client, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
-	if reply := c.Ping(ctx).Err(); Diagnose(reply, Conn{}).Code == diag.RedisAuth {
+	reply := Call(func() error { return c.Ping(ctx).Err() })
+	if Diagnose(reply, Conn{}).Code == diag.RedisAuth {
 		return reply
 	}
 	return err

@@ -1,6 +1,7 @@
 package send
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"sync"
@@ -113,6 +114,11 @@ func (b *batch) requests() iter.Seq[*Request] {
 			}
 		}
 	}
+}
+
+// send makes the call.
+func (b *batch) send(ctx context.Context) {
+	b.noAnswer = rediskit.Call(func() error { return b.way.send(ctx, b) })
 }
 
 // errNotRun is the error of a request that has not run, until it is sent in another way.

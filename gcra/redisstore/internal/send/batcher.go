@@ -3,7 +3,6 @@ package send
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -113,7 +112,7 @@ func (b *batcher) sendInline() {
 	}
 
 	if done, ok := b.begin(batch); ok {
-		b.send(batch.timer.start(b.until(batch)), batch)
+		batch.send(batch.timer.start(b.until(batch)))
 		batch.timer.stop()
 		b.end(batch, batch.deliver(), done)
 	}
@@ -174,7 +173,7 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		b.end(batch, err, done)
 		b.handOff()
 	})
-	b.send(deadlineContext{context.Background(), deadline}, batch)
+	batch.send(deadlineContext{context.Background(), deadline})
 	if !timer.Stop() {
 		return false
 	}
@@ -195,16 +194,6 @@ func (b *batcher) begin(batch *batch) (done func(error), ok bool) {
 		}
 	}
 	return done, err == nil
-}
-
-// send makes the call. A panic in a hook of the client becomes an error of the batch.
-func (b *batcher) send(ctx context.Context, batch *batch) {
-	defer func() {
-		if p := recover(); p != nil {
-			batch.noAnswer = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	batch.way.send(ctx, batch)
 }
 
 // end answers the requests of a batch, each of which has its answer or its error.

@@ -2,7 +2,6 @@ package send
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -62,12 +61,7 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 
 	result := make(chan error, 1)
 	go func() {
-		defer func() {
-			if p := recover(); p != nil { // in a hook of the client
-				result <- fmt.Errorf("panic: %v", p)
-			}
-		}()
-		result <- t.run(script, calls)
+		result <- rediskit.Call(func() error { return t.run(script, calls) })
 	}()
 
 	select {

@@ -15,8 +15,8 @@ type way interface {
 	// shares is what the keys of one script have in common.
 	shares(key string) string
 
-	// send sends the scripts of a batch and waits for the answers.
-	send(ctx context.Context, b *batch)
+	// send sends the scripts of a batch and waits for the answers. An error means that there are none.
+	send(ctx context.Context, b *batch) error
 
 	// notRun reports whether the error of a script says that nothing has run, so that the batcher sends its requests again
 	// in another way.
