@@ -48,7 +48,7 @@ const maxInFlight = 2
 func (b *batcher) submit(q *Request, inline bool) {
 	b.mu.Lock()
 	b.deadline = q.deadline
-	if b.breaker.denies(b.inFlight) {
+	if b.breaker.denies() {
 		b.mu.Unlock()
 		q.fail(ErrUnavailable)
 		return
@@ -111,10 +111,10 @@ func (b *batcher) sendInline() {
 		return
 	}
 
-	if done, ok := b.begin(batch); ok {
+	if b.begin(batch) {
 		batch.send(batch.timer.start(b.until(batch)))
 		batch.timer.stop()
-		b.end(batch, batch.deliver(), done)
+		b.end(batch, batch.deliver())
 	}
 	batch.reset()
 	b.handOff()
@@ -159,8 +159,7 @@ func (b *batcher) fill(batch *batch) {
 // error at once. sendTimed then returns false, after the client has returned. Such a batch is not used
 // again: the function of the timer may still be reading it.
 func (b *batcher) sendTimed(batch *batch) (inTime bool) {
-	done, ok := b.begin(batch)
-	if !ok {
+	if !b.begin(batch) {
 		return true
 	}
 
@@ -170,7 +169,7 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		for q := range batch.requests() {
 			q.Err = &failure{err}
 		}
-		b.end(batch, err, done)
+		b.end(batch, err)
 		b.handOff()
 	})
 	batch.send(deadlineContext{context.Background(), deadline})
@@ -178,31 +177,30 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		return false
 	}
 
-	b.end(batch, batch.deliver(), done)
+	b.end(batch, batch.deliver())
 	return true
 }
 
 // begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
-// done is for end.
-func (b *batcher) begin(batch *batch) (done func(error), ok bool) {
-	done, err := b.breaker.allow()
+func (b *batcher) begin(batch *batch) (ok bool) {
+	ok, batch.probe = b.breaker.allow()
 	for q := range batch.requests() {
-		if err != nil {
-			q.fail(err)
-		} else {
+		if ok {
 			b.sender.Before(q)
+		} else {
+			q.fail(ErrUnavailable)
 		}
 	}
-	return done, err == nil
+	return ok
 }
 
 // end answers the requests of a batch, each of which has its answer or its error.
-func (b *batcher) end(batch *batch, err error, done func(error)) {
+func (b *batcher) end(batch *batch, err error) {
 	now := b.sender.Clock.Now()
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
 	// A caller that is answered may call again at once, and is to find what the breaker has learned.
-	done(err)
+	b.breaker.count(err, batch.probe)
 	if err != nil {
 		b.note(result)
 	}
@@ -220,7 +218,7 @@ func (b *batcher) end(batch *batch, err error, done func(error)) {
 
 // note does the bookkeeping of a batch.
 func (b *batcher) note(r Result) {
-	r.Open = b.breaker.notClosed.Load()
+	r.Open = !b.breaker.closed()
 	b.sender.learnTopology(r.Err)
 	b.sender.After(r)
 }
