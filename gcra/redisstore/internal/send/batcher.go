@@ -113,7 +113,9 @@ func (b *batcher) sendInline() {
 
 	if b.begin(batch) {
 		batch.send(batch.timer.start(b.until(batch)))
-		batch.timer.stop()
+		if !batch.timer.stop() {
+			batch.timer = newCallTimer()
+		}
 		b.end(batch, batch.deliver())
 	}
 	batch.reset()

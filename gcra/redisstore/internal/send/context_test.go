@@ -17,7 +17,9 @@ func TestCallTimer(t *testing.T) {
 		for _, d := range []time.Duration{50, 20, 30, 50} {
 			start(40 * time.Millisecond)
 			time.Sleep(10 * time.Millisecond)
-			timer.stop()
+			if !timer.stop() {
+				t.Fatal("in time: got a timer that is used up")
+			}
 
 			d *= time.Millisecond
 			ctx := start(d)
@@ -32,7 +34,10 @@ func TestCallTimer(t *testing.T) {
 			if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("of %v: got %v; want that its time is up", d, err)
 			}
-			timer.stop()
+			if timer.stop() {
+				t.Fatalf("of %v, after its deadline: got a timer that is not used up", d)
+			}
+			timer = newCallTimer()
 		}
 	})
 }
