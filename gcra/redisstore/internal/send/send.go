@@ -5,6 +5,7 @@ package send
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,8 +72,8 @@ func New(cfg Config) *Sender {
 // Send returns when a request is answered, or with an error when the caller's context ends first. The request goes on then.
 // Without an error the caller may free the request.
 func (s *Sender) Send(ctx context.Context, q *Request) error {
-	if err := q.checkSize(); err != nil {
-		return err
+	if n := len(q.Charges); n > maxCharges {
+		return fmt.Errorf("redisstore: an admission of %d charges; want at most %d", n, maxCharges)
 	}
 
 	now := s.Clock.Now()
