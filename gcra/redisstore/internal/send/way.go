@@ -119,21 +119,16 @@ func (b *batcher) newTest(now int64) *keyTest {
 
 // verdict records the result of a test, and reports whether the kind is settled by it.
 func (k *shown) verdict(t *keyTest, now int64) (settled bool) {
-	kind := t.verdict()
+	kind, sure := t.verdict()
 
 	switch {
-	case t.crossSlot():
-		k.settle(gcra.BySubject, now)
-		return true
-	case kind != "" && kind == k.guess:
+	case sure, kind != "" && kind == k.guess:
 		k.settle(kind, now)
 		return true
 	case kind != "":
 		k.test = now // the next batch confirms it
 	case k.kind != "":
 		k.test = now + tat.Ticks(testSettledAgain)
-	default:
-		k.test = now + tat.Ticks(testAgain)
 	}
 
 	k.guess = kind
