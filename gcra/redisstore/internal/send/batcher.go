@@ -81,7 +81,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 
 // sendLoop sends batches until no request waits.
 func (b *batcher) sendLoop() {
-	batch := batches.Get().(*batch)
+	batch := getBatch()
 
 	for {
 		// Let callers submit that are about to. With few callers, this is what fills a batch.
@@ -91,7 +91,7 @@ func (b *batcher) sendLoop() {
 			return
 		}
 
-		if !b.sendTimed(batch) {
+		if !b.call(batch) {
 			return // without giving the batch back
 		}
 		batch.reset()
@@ -105,21 +105,15 @@ func (b *batcher) sendLoop() {
 // sendInline sends one batch in the goroutine of a caller: on a busy machine, a switch to another goroutine costs a lone
 // request as much as its round trip. The client must return when the context ends.
 func (b *batcher) sendInline() {
-	batch := batches.Get().(*batch)
-	defer batches.Put(batch)
-	if b.fill(batch); batch.n == 0 {
-		return
-	}
-
-	if b.begin(batch) {
-		batch.send(batch.timer.start(b.until(batch)))
-		if !batch.timer.stop() {
-			batch.timer = newCallTimer()
+	batch := getBatch()
+	if b.fill(batch); batch.n > 0 {
+		if !b.call(batch) {
+			return // without giving the batch back
 		}
-		b.end(batch, batch.deliver())
+		batch.reset()
+		b.handOff()
 	}
-	batch.reset()
-	b.handOff()
+	batches.Put(batch)
 }
 
 // fill moves waiting requests into the batch. Those whose time is up are answered with an error instead, and those of several
@@ -157,30 +151,35 @@ func (b *batcher) fill(batch *batch) {
 	}
 }
 
-// sendTimed sends the batch and answers its requests. If the server has not answered by the first deadline, all get an
-// error at once. sendTimed then returns false, after the client has returned. Such a batch is not used
-// again: the function of the timer may still be reading it.
-func (b *batcher) sendTimed(batch *batch) (inTime bool) {
+// call sends the batch and answers its requests. If the server has not answered by the first deadline, all get an error at
+// once, see expire. call then returns false, after the client has returned. Such a batch is not used again: expire may still
+// be reading it.
+func (b *batcher) call(batch *batch) (inTime bool) {
 	if !b.begin(batch) {
 		return true
 	}
 
 	deadline, left := b.until(batch)
-	timer := time.AfterFunc(left, func() {
-		err := rediskit.NoAnswer(b.sender.Timeout)
-		for q := range batch.requests() {
-			q.Err = &failure{err}
-		}
-		b.end(batch, err)
-		b.handOff()
-	})
-	batch.send(deadlineContext{context.Background(), deadline})
-	if !timer.Stop() {
+	batch.batcher = b
+	batch.timer.Reset(left)
+	batch.send(&callContext{context.Background(), deadline, batch.expired})
+	if !batch.timer.Stop() {
 		return false
 	}
 
 	b.end(batch, batch.deliver())
 	return true
+}
+
+// expire answers the requests of a batch that is late, and ends its sender, although the client may still wait.
+func (b *batch) expire() {
+	close(b.expired)
+	err := rediskit.NoAnswer(b.batcher.sender.Timeout)
+	for q := range b.requests() {
+		q.Err = &failure{err}
+	}
+	b.batcher.end(b, err)
+	b.batcher.handOff()
 }
 
 // begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
