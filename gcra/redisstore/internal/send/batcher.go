@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,11 +32,12 @@ type batcher struct {
 	sender  *Sender
 	breaker *breaker
 
+	deadline atomic.Int64 // of the last request: Stats leaves out batchers that were not used since
+
 	mu       sync.Mutex
 	waiting  []*Request // in the order of their deadlines, behind those that were sent before
 	shown    shown      // of the server, see way.go
 	inFlight int
-	deadline int64 // of the last request: Stats leaves out batchers that were not used since
 }
 
 // maxInFlight is how many batches of a batcher may be in flight: while Redis works on one, the next is being written and
@@ -46,8 +48,9 @@ const maxInFlight = 2
 // caller may be the sender: if no batch is in flight, it sends one, which usually has the request, and submit returns when
 // that is over.
 func (b *batcher) submit(q *Request, inline bool) {
+	b.deadline.Store(q.deadline)
+
 	b.mu.Lock()
-	b.deadline = q.deadline
 	if b.breaker.denies() {
 		b.mu.Unlock()
 		q.fail(ErrUnavailable)

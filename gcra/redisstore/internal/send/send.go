@@ -128,18 +128,14 @@ func (s *Sender) clientOf(node *redis.Client) redis.UniversalClient {
 // node is the client of a key's server, or nil if it is not known. Each server has a batcher of its own, so that none
 // waits for another.
 func (s *Sender) node(key string) (node *redis.Client) {
-	var err error
 	switch {
 	case s.cluster != nil && !s.routed.Load():
 		return nil // asking would block until the topology is loaded
 	case s.cluster != nil:
 		s.reload(topologyAge)
-		node, err = s.cluster.MasterForKey(context.Background(), key)
+		node, _ = s.cluster.MasterForKey(context.Background(), key) // nil with an error
 	case s.ring != nil:
-		node, err = s.ring.GetShardClientForKey(key)
-	}
-	if err != nil {
-		return nil
+		node, _ = s.ring.GetShardClientForKey(key)
 	}
 	return node
 }
@@ -178,19 +174,13 @@ func (s *Sender) Servers(since int64) (list []gcra.ServerState) {
 	}
 
 	s.batchers.Range(func(_, v any) bool {
-		if b := v.(*batcher); b.usedSince(since) {
+		if b := v.(*batcher); b.deadline.Load() >= since {
 			list = append(list, b.state())
 		}
 		return true
 	})
 	slices.SortFunc(list, func(a, b gcra.ServerState) int { return cmp.Compare(a.Server, b.Server) })
 	return list
-}
-
-func (b *batcher) usedSince(t int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.deadline >= t
 }
 
 func (b *batcher) state() gcra.ServerState {
