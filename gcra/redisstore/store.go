@@ -68,7 +68,7 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	ttl     time.Duration
-	dials   *dialer // of a client that Open has made; otherwise nil
+	dials   *dialer
 	log     diag.Log
 
 	clock    *buckets.Clock
@@ -100,10 +100,10 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := errors.Join(rediskit.CheckClient("redisstore", client), cfg.check()); err != nil {
 		return nil, err
 	}
-	return newStore(client, cfg, nil), nil
+	return newStore(client, cfg, new(dialer)), nil
 }
 
-// newStore makes a store of a Config without mistakes. dials is nil unless [Open] has made the client.
+// newStore makes a store of a Config without mistakes.
 func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
 	s := &Store{
 		client:  client,
@@ -165,7 +165,7 @@ func (s *Store) after(r send.Result) {
 // was not charged in Redis yet is not charged any more. A client given to [New] stays open,
 // and Close does nothing.
 func (s *Store) Close() error {
-	if s.dials == nil {
+	if s.dials.dial == nil { // New has been given the client
 		return nil
 	}
 	s.reporter.close()

@@ -21,14 +21,11 @@ const pingTimeout = 2 * time.Second
 func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 	switch cl := client.(type) {
 	case *redis.Client: // also of a failover client
-		o := cl.Options()
-		return Conn{TLS: o.TLSConfig != nil, RESP3: o.Protocol != 2}, o.Addr
+		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2}, cl.Options().Addr
 	case *redis.ClusterClient:
-		o := cl.Options()
-		return Conn{TLS: o.TLSConfig != nil, RESP3: o.Protocol != 2, Cluster: true}, strings.Join(o.Addrs, ",")
+		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2, Cluster: true}, strings.Join(cl.Options().Addrs, ",")
 	case *redis.Ring:
-		o := cl.Options()
-		return Conn{TLS: o.TLSConfig != nil, RESP3: o.Protocol != 2}, ""
+		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2}, ""
 	}
 	return Conn{}, ""
 }
