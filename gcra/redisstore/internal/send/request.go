@@ -1,9 +1,7 @@
 package send
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -59,16 +57,6 @@ func (q *Request) finish() { q.done <- struct{}{} }
 func (q *Request) fail(err error) {
 	q.Err = &failure{err}
 	q.finish()
-}
-
-// wait returns when the request is answered, or with an error when the caller's context ends first.
-func (q *Request) wait(ctx context.Context) error {
-	select {
-	case <-q.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("redisstore: %w", ctx.Err())
-	}
 }
 
 // sentBefore reports whether the request has been sent and has come back without an answer.

@@ -87,7 +87,13 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 	} else {
 		go s.split(q)
 	}
-	return q.wait(ctx)
+
+	select {
+	case <-q.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("redisstore: %w", ctx.Err())
+	}
 }
 
 // batcher returns the batcher for a request: that of its first key's server.
@@ -148,9 +154,6 @@ const (
 
 // reload looks up the topology of a cluster in the background, unless that was tried less than age ago.
 func (s *Sender) reload(age time.Duration) {
-	if s.cluster == nil {
-		return
-	}
 	now, last := s.Clock.Now(), s.reloaded.Load()
 	if now-last >= tat.Ticks(age) && s.reloaded.CompareAndSwap(last, now) {
 		s.cluster.ReloadState(context.Background())
@@ -162,7 +165,7 @@ func (s *Sender) reload(age time.Duration) {
 func (s *Sender) learnTopology(err error) {
 	if err == nil {
 		s.routed.Store(true)
-	} else if rediskit.Down(err) {
+	} else if s.cluster != nil && rediskit.Down(err) {
 		s.reload(retryReload)
 	}
 }

@@ -107,10 +107,8 @@ func (k *shown) settle(kind gcra.ServerKind, now int64) {
 // newTest returns a test of the server if one is due. The next is due in a second, unless verdict sets another
 // time. Only a single server and the shards of a ring are tested. The caller holds b.mu.
 func (b *batcher) newTest(now int64) *keyTest {
-	if now < b.shown.test {
-		return nil
-	}
-	if b != b.sender.only && (b.sender.ring == nil || b.Server == "") {
+	testable := b == b.sender.only || b.sender.ring != nil && b.Server != ""
+	if !testable || now < b.shown.test {
 		return nil
 	}
 	b.shown.test = now + tat.Ticks(testAgain)
