@@ -11,7 +11,7 @@ import (
 // dialer makes the connections of a client that [Open] has made. go-redis prints
 // a line for each dial that fails, several a call, to a logger that all clients
 // of a process share; so a dial that fails returns a connection on which
-// everything fails, for the same reason.
+// everything fails, for the same reason. That of a client of the user's own has no dial, and knows of no failure.
 type dialer struct {
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	failed sync.Map // address: failedDial, if the last dial failed
@@ -42,11 +42,7 @@ func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 }
 
 // forget ends the pauses after dials that failed.
-func (d *dialer) forget() {
-	if d != nil {
-		d.failed.Clear()
-	}
-}
+func (d *dialer) forget() { d.failed.Clear() }
 
 func (d *dialer) failure(addr string) (f failedDial, ok bool) {
 	v, _ := d.failed.Load(addr)
@@ -57,9 +53,6 @@ func (d *dialer) failure(addr string) (f failedDial, ok bool) {
 // lastError is the error of the last dial of a server, or nil. The call that needed
 // the connection may have timed out before the dial failed.
 func (d *dialer) lastError(server string) error {
-	if d == nil {
-		return nil
-	}
 	f, _ := d.failure(server)
 	return f.err
 }

@@ -24,19 +24,16 @@ type health struct {
 	store  *Store
 	server string
 
-	// healthy is set by answered, and cleared in an outage that was logged. While it
-	// is set, answered has nothing to do.
-	healthy atomic.Bool
+	answeredOnce atomic.Bool
 
-	mu           sync.Mutex
-	answeredOnce bool
-	outage       bool          // no answer since the first call, or since the breaker opened
-	problems     []diag.Code   // logged, and not over
-	failures     recent        // batches that failed
-	outages      recent        // outages that ended
-	wrong        time.Time     // of the last failure that needs a change of the set-up
-	reason       string        // of the last failure, in a sentence
-	written      chan struct{} // closed when the last line is written
+	mu       sync.Mutex
+	outage   bool          // no answer since the first call, or since the breaker opened
+	problems []diag.Code   // logged, and not over
+	failures recent        // batches that failed
+	outages  recent        // outages that ended
+	wrong    time.Time     // of the last failure that needs a change of the set-up
+	reason   string        // of the last failure, in a sentence
+	written  chan struct{} // closed when the last line is written
 }
 
 // manyFailures is how many failures within five minutes are worth a line when
@@ -72,29 +69,21 @@ func (h *health) note(err error, open bool) {
 	switch {
 	case err != nil:
 		h.failed(err, open)
-	case !open && !h.healthy.Load():
+	case !open:
 		h.answered()
 	}
 }
 
 // failed records a call that failed.
 func (h *health) failed(err error, open bool) {
-	h.mu.Lock()
-	answeredOnce := h.answeredOnce
-	h.mu.Unlock()
-
 	client, single := h.store.client.(*redis.Client)
-	if answeredOnce || !single || !rediskit.Diagnose(err, rediskit.Conn{}).Closed {
+	if h.answeredOnce.Load() || !single || !rediskit.Diagnose(err, rediskit.Conn{}).Closed {
 		h.record(err, open)
 		return
 	}
 
 	go func() {
-		why := rediskit.WhyClosed(client, err)
-		h.mu.Lock()
-		meanwhile := h.answeredOnce
-		h.mu.Unlock()
-		if !meanwhile {
+		if why := rediskit.WhyClosed(client, err); !h.answeredOnce.Load() {
 			h.record(why, open)
 		}
 	}()
@@ -105,17 +94,17 @@ func (h *health) record(err error, open bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	conn.Answered = h.answeredOnce
+	conn.Answered = h.answeredOnce.Load()
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often the batch has waited for a connection, and the dial has failed.
-		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.sender.TimeoutError()), conn)
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), rediskit.NoAnswer(h.store.timeout)), conn)
 	}
 
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
-	h.outage = h.outage || open || !h.answeredOnce && rediskit.Down(err)
+	h.outage = h.outage || open || !conn.Answered && rediskit.Down(err)
 
-	first := !h.answeredOnce && !p.Timeout
+	first := !conn.Answered && !p.Timeout
 	many := p.Code != "" && h.failures.add(time.Now())
 
 	// While a set-up has never worked, and the log says why, its other failures follow from that.
@@ -123,7 +112,7 @@ func (h *health) record(err error, open bool) {
 	if wrong {
 		h.wrong = time.Now()
 	}
-	explained := !h.answeredOnce && !h.wrong.IsZero() && time.Since(h.wrong) < diag.Interval
+	explained := !conn.Answered && !h.wrong.IsZero() && time.Since(h.wrong) < diag.Interval
 	if p.Code != "" && (wrong || !explained && (open || first || many)) {
 		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
 		if p.Hint != "" {
@@ -136,38 +125,33 @@ func (h *health) record(err error, open bool) {
 			}
 		}
 	}
-
-	if h.outage && len(h.problems) > 0 {
-		h.healthy.Store(false)
-	}
 }
 
 // answered records a call that was answered.
 func (h *health) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.answeredOnce.Store(true)
+	if !h.outage {
+		return // one answer does not end single failures
+	}
 
-	over := h.outage && len(h.problems) > 0 // one answer does not end single failures
-	if over {
-		// A server that fails and recovers all the time has one line in five minutes.
-		if !h.outages.add(time.Now()) {
-			for _, code := range h.problems {
-				h.store.log.Forget(code, h.server)
-			}
+	h.outage = false
+	h.failures = recent{} // the next failures count from here
+	if len(h.problems) == 0 {
+		return // the outage was not logged
+	}
+
+	// A server that fails and recovers all the time has one line in five minutes.
+	if !h.outages.add(time.Now()) {
+		for _, code := range h.problems {
+			h.store.log.Forget(code, h.server)
 		}
-		h.problems = nil
 	}
+	h.problems = nil
 
-	if h.outage {
-		h.failures = recent{} // the next failures count from here
-	}
-	h.answeredOnce, h.outage = true, false
-	h.healthy.Store(true)
-
-	if over {
-		logger := cmp.Or(h.store.log.Logger, slog.Default())
-		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
-	}
+	logger := cmp.Or(h.store.log.Logger, slog.Default())
+	h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
 }
 
 // lastReason says why the last batch failed that did.

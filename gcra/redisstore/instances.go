@@ -75,9 +75,6 @@ func (c *instances) use(configured int) {
 	c.due.CompareAndSwap(math.MaxInt64, 0)
 }
 
-// instances returns how many servers share the limits, as last counted, and at least 1.
-func (s *Store) instances() int { return int(max(s.counted.count.Load(), 1)) }
-
 // markAfter marks the store, if that is due, after a batch that was answered. A store that takes nothing grants nothing, so
 // it does not count.
 func (s *Store) markAfter(r send.Result) {

@@ -38,11 +38,12 @@ type local struct {
 	n     int // instances; 0 if they are counted
 }
 
+// instances is how many servers share the limits, at least 1.
 func (l local) instances() int {
 	if l.n > 0 {
 		return l.n
 	}
-	return l.store.instances()
+	return int(max(l.store.counted.count.Load(), 1))
 }
 
 func (l local) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {

@@ -37,7 +37,7 @@ func newOutageModel(n int, l gcra.Limit) *outageModel {
 	for range n {
 		s := &modelServer{Store: &Store{ttl: time.Second}, up: true}
 		s.compose(clock)
-		s.reporter.running = true // the model reports, no loop
+		s.reporter.running.Store(true) // the model reports, no loop
 		m.servers = append(m.servers, s)
 	}
 	return m

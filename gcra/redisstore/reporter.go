@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,9 +29,7 @@ type reporter struct {
 	grants   outage.Grants
 	suffix   string        // of the markers of this store's reports
 	answered chan struct{} // gets a value when Redis has answered a batch
-
-	mu      sync.Mutex
-	running bool // loop runs
+	running  atomic.Bool   // loop runs
 }
 
 const (
@@ -55,20 +53,9 @@ func newReporter(s *Store) *reporter {
 
 // start starts the loop unless it runs, or there is nothing to report.
 func (r *reporter) start() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.running && r.grants.Any() {
-		r.running = true
+	if r.grants.Any() && r.running.CompareAndSwap(false, true) {
 		go r.loop()
 	}
-}
-
-// goesOn reports whether there is something to report. If not, it notes that the loop ends.
-func (r *reporter) goesOn() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.running = r.grants.Any()
-	return r.running
 }
 
 // wake starts a round early.
@@ -92,7 +79,7 @@ func (r *reporter) close() {
 // some packets arrive, grants are reported while the breaker is still open.
 func (r *reporter) loop() {
 	pause, closed := retryAfter, false
-	for r.goesOn() {
+	for r.grants.Any() {
 		select {
 		case <-r.answered:
 		case <-time.After(pause):
@@ -111,6 +98,9 @@ func (r *reporter) loop() {
 			pause = 0
 		}
 	}
+
+	r.running.Store(false)
+	r.start() // if there is something since the last look
 }
 
 // round reports once, to all servers at the same time. It says whether there was something to report.

@@ -60,7 +60,7 @@ import (
 // Redis carries out a Take or a Refund at most once. If the reply is lost, they return an
 // error; the charge or the refund may have been made, but never twice. A Take whose context
 // ends returns at once; what it sent is charged all the same. More than 256 charges in one
-// call, or quotas of more than 63 periods, are an error.
+// call are an error.
 //
 // [New] and [Open] make a store; the zero value has no client.
 type Store struct {
@@ -68,7 +68,7 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	ttl     time.Duration
-	dials   *dialer // of a client that Open has made; otherwise nil
+	dials   *dialer
 	log     diag.Log
 
 	clock    *buckets.Clock
@@ -100,10 +100,10 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := errors.Join(rediskit.CheckClient("redisstore", client), cfg.check()); err != nil {
 		return nil, err
 	}
-	return newStore(client, cfg, nil), nil
+	return newStore(client, cfg, new(dialer)), nil
 }
 
-// newStore makes a store of a Config without mistakes. dials is nil unless [Open] has made the client.
+// newStore makes a store of a Config without mistakes.
 func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
 	s := &Store{
 		client:  client,
@@ -168,7 +168,7 @@ func (s *Store) after(r send.Result) {
 // was not charged in Redis yet is not charged any more. A client given to [New] stays open,
 // and Close does nothing.
 func (s *Store) Close() error {
-	if s.dials == nil {
+	if s.dials.dial == nil { // New has been given the client
 		return nil
 	}
 	s.reporter.close()

@@ -47,8 +47,8 @@ return reply`
 	for entry := range slices.Chunk(history, 5) {
 		now := ints(t, entry[0])[0]
 		c := call{keys: strings.Fields(entry[1])}
-		for f := range slices.Chunk([]byte(entry[2]), 4) {
-			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0, periods: int(f[3] / 4)})
+		for f := range slices.Chunk([]byte(entry[2]), 5) {
+			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[4]&1 != 0, shadow: f[4]&2 != 0})
 		}
 		sent := ints(t, entry[3])
 		if entry[2] == "" {

@@ -86,14 +86,17 @@ func (c call) short() bool {
 
 func (c call) encode() (ops []byte) {
 	for _, o := range c.ops {
-		flags := byte(4 * o.periods)
+		flags, periods := byte(0), max(o.periods-1, 0)
+		if o.periods > 0 {
+			flags |= 4
+		}
 		if o.last {
 			flags |= 1
 		}
 		if o.shadow {
 			flags |= 2
 		}
-		ops = append(ops, byte(o.key>>8), byte(o.key), byte(o.params), flags)
+		ops = append(ops, byte(o.key>>8), byte(o.key), byte(o.params), byte(periods), flags)
 	}
 	return ops
 }

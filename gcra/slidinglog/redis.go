@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -136,9 +134,8 @@ func (r *Store) runHere(ctx context.Context, ops []op, refund bool) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	err := r.run(ctx, r.parts(ops), refund)
-	var late net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout() {
-		return r.noAnswer()
+	if rediskit.IsTimeout(err) {
+		return rediskit.NoAnswer(r.timeout)
 	}
 	return err
 }
@@ -159,12 +156,8 @@ func (r *Store) runApart(ctx context.Context, ops []op, refund bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(r.timeout):
-		return r.noAnswer()
+		return rediskit.NoAnswer(r.timeout)
 	}
-}
-
-func (r *Store) noAnswer() error {
-	return fmt.Errorf("no answer within %v: %w", r.timeout, context.DeadlineExceeded)
 }
 
 // callError is the error of a call without a decision.

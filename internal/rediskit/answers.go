@@ -30,7 +30,6 @@ const (
 	userHint  = "check user and password in the URL, and ACL LIST or requirepass of the server"
 	noClock   = "does not let scripts read its clock (TIME)"
 	clockHint = "the store counts time by the clock of Redis and cannot work there; use a server that allows TIME in scripts, such as ElastiCache with nodes"
-	helloHint = "go-redis begins each connection with HELLO; connect to the servers behind the proxy, to several by a redis.Ring"
 
 	oneOf = "want two or more nodes in the URL, redis://host1:6379,host2:6379, or its one address twice"
 )

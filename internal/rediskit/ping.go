@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -21,12 +20,12 @@ const pingTimeout = 2 * time.Second
 // ConnOf returns what is common to all connections of a client, and the addresses of its servers.
 func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 	switch cl := client.(type) {
-	case *redis.Client:
-		return Conn{TLS: cl.Options().TLSConfig != nil}, cl.Options().Addr
+	case *redis.Client: // also of a failover client
+		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2}, cl.Options().Addr
 	case *redis.ClusterClient:
-		return Conn{TLS: cl.Options().TLSConfig != nil, Cluster: true}, strings.Join(cl.Options().Addrs, ",")
+		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2, Cluster: true}, strings.Join(cl.Options().Addrs, ",")
 	case *redis.Ring:
-		return Conn{TLS: cl.Options().TLSConfig != nil}, ""
+		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2}, ""
 	}
 	return Conn{}, ""
 }
@@ -72,10 +71,6 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 	var errs []error
 	one := func(ctx context.Context, server *redis.Client, key string) {
 		if err := p.call(ctx, server, key); err != nil {
-			if errors.Is(err, io.EOF) && closesOnHello(ctx, server) {
-				err = fmt.Errorf("%w: %w", ErrHello, err)
-			}
-
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, p.explain(ctx, server.Options().Addr, err))
@@ -124,39 +119,14 @@ func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.
 	return "", false
 }
 
-// closesOnHello reports whether a server closes a connection whose first command is HELLO and
-// answers one that begins with PING.
-func closesOnHello(ctx context.Context, server *redis.Client) bool {
-	first := func(command string) error {
-		o := server.Options()
-		conn, err := o.Dialer(ctx, o.Network, o.Addr)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-
-		deadline, _ := ctx.Deadline()  // as Ping has set it
-		_ = conn.SetDeadline(deadline) // the read fails, too
-		_, _ = fmt.Fprintf(conn, "*1\r\n$%d\r\n%s\r\n", len(command), command)
-		_, err = io.ReadFull(conn, make([]byte, 1))
-		return err
-	}
-	return errors.Is(first("HELLO"), io.EOF) && first("PING") == nil
-}
-
 // WhyClosed returns the reply of a server that requires a password, if that is why it has
 // closed a connection with this error, and otherwise the error. A server may close it while
 // a long command is written, and then the client does not read the reply.
-func WhyClosed(c *redis.Client, err error) (why error) {
-	defer func() {
-		if recover() != nil { // in a hook of the client
-			why = err
-		}
-	}()
-
+func WhyClosed(c *redis.Client, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
-	if reply := c.Ping(ctx).Err(); Diagnose(reply, Conn{}).Code == diag.RedisAuth {
+	reply := Call(func() error { return c.Ping(ctx).Err() })
+	if Diagnose(reply, Conn{}).Code == diag.RedisAuth {
 		return reply
 	}
 	return err
@@ -165,7 +135,7 @@ func WhyClosed(c *redis.Client, err error) (why error) {
 func (p *ping) explain(ctx context.Context, server string, err error) error {
 	cause := err
 	if ctx.Err() != nil {
-		cause = fmt.Errorf("no answer within %v: %w", p.bound, context.DeadlineExceeded)
+		cause = NoAnswer(p.bound)
 	}
 	problem := Diagnose(cause, p.conn)
 	if problem.Code == "" {

@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,6 +22,7 @@ import (
 // Conn describes the connection of an error.
 type Conn struct {
 	TLS      bool // the client speaks TLS
+	RESP3    bool // the client asks for RESP3, as it does by default
 	Cluster  bool // the client knows that the server is a node of a cluster
 	Answered bool // the server has replied to the script before
 }
@@ -50,9 +53,6 @@ func (p Problem) String() string {
 	return p.What + ": " + p.Cause + "; " + p.Hint
 }
 
-// ErrHello is the error of a server that [Ping] has found to close connections on HELLO.
-var ErrHello = errors.New("connection closed on HELLO, and not on PING")
-
 // Diagnose explains an error of a client or a server.
 func Diagnose(err error, c Conn) Problem {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || redis.IsTryAgainError(err) {
@@ -74,9 +74,6 @@ func Diagnose(err error, c Conn) Problem {
 	switch {
 	case errors.Is(err, ErrReply):
 		return set(diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly")
-	case errors.Is(err, ErrHello):
-		return set(diag.RedisProtocol, "closes the connection on HELLO, as twemproxy does", helloHint)
-
 	case errors.Is(err, ErrKeysApart):
 		return set(diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly")
 
@@ -104,7 +101,7 @@ func Diagnose(err error, c Conn) Problem {
 		hint := ""
 		p.Closed = has("EOF", "reset", "broken pipe")
 		switch {
-		case isTimeout(err):
+		case IsTimeout(err):
 			p.Timeout = true
 			if c.TLS && !c.Answered {
 				hint = "the server may not speak TLS; try redis:// in place of rediss://"
@@ -116,10 +113,8 @@ func Diagnose(err error, c Conn) Problem {
 			hint = "check that Redis runs there, and host and port"
 		case has("no such host"):
 			hint = "check the host name"
-		case !c.TLS && !c.Answered && has("EOF"):
-			hint = "the server may close connections on HELLO, as twemproxy does, which Ping can tell: " + helloHint + "; or speak TLS: try rediss:// in place of redis://; or have reached maxclients"
 		case !c.TLS && !c.Answered && p.Closed:
-			hint = "the server may speak TLS, try rediss:// in place of redis://; or it has reached maxclients"
+			hint = "the server may speak TLS: try rediss:// in place of redis://; or have reached maxclients; or be a proxy such as twemproxy, which closes connections on HELLO, with which go-redis begins: connect to the servers behind it, to several by a redis.Ring"
 		case c.TLS && !c.Answered && p.Closed:
 			hint = "the server may want a client certificate: set TLSConfig.Certificates, see redisstore.ClientOptions; or it has reached maxclients"
 		case has("no such file"):
@@ -140,9 +135,15 @@ func is[T error](err error) bool {
 	return ok
 }
 
-func isTimeout(err error) bool {
-	network, ok := errors.AsType[net.Error](err)
-	return errors.Is(err, context.DeadlineExceeded) || ok && network.Timeout()
+// IsTimeout reports whether an error is that of a deadline: of a context, or of a connection.
+func IsTimeout(err error) bool {
+	deadline, ok := errors.AsType[net.Error](err)
+	return ok && deadline.Timeout()
+}
+
+// NoAnswer is the error of a call whose time is up.
+func NoAnswer(within time.Duration) error {
+	return fmt.Errorf("no answer within %v: %w", within, context.DeadlineExceeded)
 }
 
 // hintCA says how to name the authority of a certificate.
@@ -172,8 +173,6 @@ func cause(err error) string {
 		text = call.Err.Error()
 	case errors.As(err, &op) && op.Err != nil:
 		text = op.Err.Error()
-	case errors.Is(err, ErrHello):
-		text = ErrHello.Error()
 	case errors.Is(err, io.EOF):
 		text = "connection closed (EOF)"
 	case text == context.DeadlineExceeded.Error():

@@ -48,7 +48,6 @@ func TestDiagnose(t *testing.T) {
 		{dial(&net.DNSError{Err: "no such host", Name: "redis.invalid", Server: "192.0.2.1:53", IsNotFound: true}), plain, diag.RedisUnreachable, "lookup redis.invalid: no such host"},
 		{io.EOF, plain, diag.RedisUnreachable, "try rediss://"},
 		{io.EOF, plain, diag.RedisUnreachable, "twemproxy"},
-		{fmt.Errorf("%w: %w", ErrHello, io.EOF), plain, diag.RedisProtocol, "connect to the servers behind the proxy"},
 		{os.NewSyscallError("read", syscall.ECONNRESET), plain, diag.RedisUnreachable, "try rediss://"},
 		{io.EOF, known, diag.RedisUnreachable, "connection closed (EOF)"},
 		{context.DeadlineExceeded, plain, diag.RedisUnreachable, "timed out"},

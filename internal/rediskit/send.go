@@ -2,6 +2,7 @@ package rediskit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,8 +21,18 @@ func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
 	return ok && c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
 }
 
-// NewCmd returns a command with these arguments.
-func NewCmd(ctx context.Context, args []any) *redis.Cmd {
+// Call calls f, which uses a client. A panic, as in a hook of the client, becomes an error.
+func Call(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f()
+}
+
+// newCmd returns a command with these arguments.
+func newCmd(ctx context.Context, args []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetStepCount(1) // without it a cluster client sends COMMAND in the first call
 	return cmd
@@ -29,14 +40,14 @@ func NewCmd(ctx context.Context, args []any) *redis.Cmd {
 
 // Send sends an EVALSHA once and returns it with its reply or error.
 func Send(ctx context.Context, client redis.UniversalClient, args []any) *redis.Cmd {
-	cmd := NewCmd(ctx, args)
+	cmd := newCmd(ctx, args)
 	_ = client.Process(ctx, Once{Cmd: cmd}) // the command keeps its error
 	return cmd
 }
 
 // Queue adds a command with these arguments to a pipeline, to be sent once, and returns it.
 func Queue(ctx context.Context, pipe redis.Pipeliner, args []any) *redis.Cmd {
-	cmd := NewCmd(ctx, args)
+	cmd := newCmd(ctx, args)
 	_ = pipe.Process(ctx, Once{Cmd: cmd}) // queues; the answer is the command's
 	return cmd
 }

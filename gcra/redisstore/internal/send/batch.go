@@ -1,9 +1,11 @@
 package send
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,6 +27,7 @@ type batch struct {
 	client  redis.UniversalClient // of the server, or the one that finds it
 	node    *redis.Client         // of the server, if it is one of several
 	test    *keyTest              // is sent too
+	probe   bool                  // of the breaker
 
 	sent    int64 // the time before the call
 	size    int   // requests
@@ -39,7 +42,10 @@ type batch struct {
 	notRunErr error      // why a script has not run
 	tested    *keyTest   // test, when it is over
 
-	timer *callTimer // of the calls that its caller makes
+	// What a call that is late needs.
+	batcher *batcher
+	timer   *time.Timer   // calls expire
+	expired chan struct{} // closed then
 }
 
 // The bounds of a batch, so that it never holds Redis up for long. A request with more
@@ -49,7 +55,17 @@ const (
 	mostBytes   = 64 << 10
 )
 
-var batches = sync.Pool{New: func() any { return &batch{byShare: make(map[string]int), timer: newCallTimer()} }}
+var batches sync.Pool
+
+func getBatch() *batch {
+	if b, ok := batches.Get().(*batch); ok {
+		return b
+	}
+	b := &batch{byShare: make(map[string]int), expired: make(chan struct{})}
+	b.timer = time.AfterFunc(time.Hour, b.expire)
+	b.timer.Stop()
+	return b
+}
 
 func (b *batch) reset() {
 	for i := range b.scripts[:b.n] {
@@ -57,7 +73,7 @@ func (b *batch) reset() {
 	}
 	clear(b.byShare)
 	clear(b.undecided)
-	*b = batch{scripts: b.scripts, byShare: b.byShare, undecided: b.undecided[:0], timer: b.timer}
+	*b = batch{scripts: b.scripts, byShare: b.byShare, undecided: b.undecided[:0], timer: b.timer, expired: b.expired}
 }
 
 // add adds a request, or reports false if it must wait for the next batch.
@@ -113,6 +129,11 @@ func (b *batch) requests() iter.Seq[*Request] {
 			}
 		}
 	}
+}
+
+// send makes the call.
+func (b *batch) send(ctx context.Context) {
+	b.noAnswer = rediskit.Call(func() error { return b.way.send(ctx, b) })
 }
 
 // errNotRun is the error of a request that has not run, until it is sent in another way.

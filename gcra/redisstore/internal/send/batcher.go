@@ -3,11 +3,11 @@ package send
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,11 +32,12 @@ type batcher struct {
 	sender  *Sender
 	breaker *breaker
 
+	deadline atomic.Int64 // of the last request: Stats leaves out batchers that were not used since
+
 	mu       sync.Mutex
 	waiting  []*Request // in the order of their deadlines, behind those that were sent before
 	shown    shown      // of the server, see way.go
 	inFlight int
-	deadline int64 // of the last request: Stats leaves out batchers that were not used since
 }
 
 // maxInFlight is how many batches of a batcher may be in flight: while Redis works on one, the next is being written and
@@ -47,9 +48,10 @@ const maxInFlight = 2
 // caller may be the sender: if no batch is in flight, it sends one, which usually has the request, and submit returns when
 // that is over.
 func (b *batcher) submit(q *Request, inline bool) {
+	b.deadline.Store(q.deadline)
+
 	b.mu.Lock()
-	b.deadline = q.deadline
-	if b.breaker.denies(b.inFlight) {
+	if b.breaker.denies() {
 		b.mu.Unlock()
 		q.fail(ErrUnavailable)
 		return
@@ -82,7 +84,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 
 // sendLoop sends batches until no request waits.
 func (b *batcher) sendLoop() {
-	batch := batches.Get().(*batch)
+	batch := getBatch()
 
 	for {
 		// Let callers submit that are about to. With few callers, this is what fills a batch.
@@ -92,7 +94,7 @@ func (b *batcher) sendLoop() {
 			return
 		}
 
-		if !b.sendTimed(batch) {
+		if !b.call(batch) {
 			return // without giving the batch back
 		}
 		batch.reset()
@@ -106,19 +108,15 @@ func (b *batcher) sendLoop() {
 // sendInline sends one batch in the goroutine of a caller: on a busy machine, a switch to another goroutine costs a lone
 // request as much as its round trip. The client must return when the context ends.
 func (b *batcher) sendInline() {
-	batch := batches.Get().(*batch)
-	defer batches.Put(batch)
-	if b.fill(batch); batch.n == 0 {
-		return
+	batch := getBatch()
+	if b.fill(batch); batch.n > 0 {
+		if !b.call(batch) {
+			return // without giving the batch back
+		}
+		batch.reset()
+		b.handOff()
 	}
-
-	if done, ok := b.begin(batch); ok {
-		b.send(batch.timer.start(b.until(batch)), batch)
-		batch.timer.stop()
-		b.end(batch, batch.deliver(), done)
-	}
-	batch.reset()
-	b.handOff()
+	batches.Put(batch)
 }
 
 // fill moves waiting requests into the batch. Those whose time is up are answered with an error instead, and those of several
@@ -134,7 +132,7 @@ func (b *batcher) fill(batch *batch) {
 		for _, q := range b.waiting {
 			w := b.way(q, now)
 			if now >= q.deadline {
-				q.fail(b.sender.TimeoutError())
+				q.fail(rediskit.NoAnswer(b.sender.Timeout))
 			} else if w == bySubject && q.several() {
 				go b.sender.split(q)
 			} else if !batch.add(q, w) {
@@ -156,64 +154,57 @@ func (b *batcher) fill(batch *batch) {
 	}
 }
 
-// sendTimed sends the batch and answers its requests. If the server has not answered by the first deadline, all get an
-// error at once. sendTimed then returns false, after the client has returned. Such a batch is not used
-// again: the function of the timer may still be reading it.
-func (b *batcher) sendTimed(batch *batch) (inTime bool) {
-	done, ok := b.begin(batch)
-	if !ok {
+// call sends the batch and answers its requests. If the server has not answered by the first deadline, all get an error at
+// once, see expire. call then returns false, after the client has returned. Such a batch is not used again: expire may still
+// be reading it.
+func (b *batcher) call(batch *batch) (inTime bool) {
+	if !b.begin(batch) {
 		return true
 	}
 
 	deadline, left := b.until(batch)
-	timer := time.AfterFunc(left, func() {
-		err := b.sender.TimeoutError()
-		for q := range batch.requests() {
-			q.Err = &failure{err}
-		}
-		b.end(batch, err, done)
-		b.handOff()
-	})
-	b.send(deadlineContext{context.Background(), deadline}, batch)
-	if !timer.Stop() {
+	batch.batcher = b
+	batch.timer.Reset(left)
+	batch.send(&callContext{context.Background(), deadline, batch.expired})
+	if !batch.timer.Stop() {
 		return false
 	}
 
-	b.end(batch, batch.deliver(), done)
+	b.end(batch, batch.deliver())
 	return true
 }
 
-// begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
-// done is for end.
-func (b *batcher) begin(batch *batch) (done func(error), ok bool) {
-	done, err := b.breaker.allow()
-	for q := range batch.requests() {
-		if err != nil {
-			q.fail(err)
-		} else {
-			b.sender.Before(q)
-		}
+// expire answers the requests of a batch that is late, and ends its sender, although the client may still wait.
+func (b *batch) expire() {
+	close(b.expired)
+	err := rediskit.NoAnswer(b.batcher.sender.Timeout)
+	for q := range b.requests() {
+		q.Err = &failure{err}
 	}
-	return done, err == nil
+	b.batcher.end(b, err)
+	b.batcher.handOff()
 }
 
-// send makes the call. A panic in a hook of the client becomes an error of the batch.
-func (b *batcher) send(ctx context.Context, batch *batch) {
-	defer func() {
-		if p := recover(); p != nil {
-			batch.noAnswer = fmt.Errorf("panic: %v", p)
+// begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
+func (b *batcher) begin(batch *batch) (ok bool) {
+	ok, batch.probe = b.breaker.allow()
+	for q := range batch.requests() {
+		if ok {
+			b.sender.Before(q)
+		} else {
+			q.fail(ErrUnavailable)
 		}
-	}()
-	batch.way.send(ctx, batch)
+	}
+	return ok
 }
 
 // end answers the requests of a batch, each of which has its answer or its error.
-func (b *batcher) end(batch *batch, err error, done func(error)) {
+func (b *batcher) end(batch *batch, err error) {
 	now := b.sender.Clock.Now()
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
 	// A caller that is answered may call again at once, and is to find what the breaker has learned.
-	done(err)
+	b.breaker.count(err, batch.probe)
 	if err != nil {
 		b.note(result)
 	}
@@ -231,7 +222,7 @@ func (b *batcher) end(batch *batch, err error, done func(error)) {
 
 // note does the bookkeeping of a batch.
 func (b *batcher) note(r Result) {
-	r.Open = b.breaker.notClosed.Load()
+	r.Open = !b.breaker.closed()
 	b.sender.learnTopology(r.Err)
 	b.sender.After(r)
 }

@@ -86,35 +86,33 @@ func (t *keyTest) run(ctx context.Context, client redis.UniversalClient) {
 	rediskit.Exec(ctx, pipe)
 }
 
-// crossSlot reports whether the server has answered that keys with different tags are in different slots.
-func (t *keyTest) crossSlot() bool {
-	return t.together != nil && redis.HasErrorPrefix(t.together.Err(), "CROSSSLOT")
-}
-
-// verdict is the kind that the answers show, or "" if they show none: keys are missing, or the server has not answered.
-func (t *keyTest) verdict() gcra.ServerKind {
+// verdict is the kind that the answers show, or "" if they show none: keys are missing, or the server has not answered. It
+// is sure if the server says so itself, with CROSSSLOT.
+func (t *keyTest) verdict() (kind gcra.ServerKind, sure bool) {
 	if t.first == nil {
-		return "" // not sent
+		return "", false // not sent
 	}
 
 	sameAlone, sameTogether := count(t.same)
 	otherAlone, otherTogether := count(t.other)
 
 	switch {
+	case redis.HasErrorPrefix(t.together.Err(), "CROSSSLOT"):
+		return gcra.BySubject, true
 	case text(t.first) == "" && isReply(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
-		return gcra.BySubject // an error of its own for what others call CROSSSLOT
+		return gcra.BySubject, false // an error of its own for what others call CROSSSLOT
 	case text(t.first) != testTogether:
-		return ""
+		return "", false
 	case sameAlone > 0:
-		return gcra.KeysApart
+		return gcra.KeysApart, false
 	case sameTogether < testKeys:
-		return ""
+		return "", false
 	case otherAlone > 0:
-		return gcra.BySubject
+		return gcra.BySubject, false
 	case otherTogether == testKeys:
-		return gcra.OneKeyspace
+		return gcra.OneKeyspace, false
 	}
-	return ""
+	return "", false
 }
 
 // isReply reports whether an error is one that the server has answered.

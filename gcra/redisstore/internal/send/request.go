@@ -1,9 +1,7 @@
 package send
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -61,48 +59,11 @@ func (q *Request) fail(err error) {
 	q.finish()
 }
 
-// wait returns when the request is answered, or with an error when the caller's context ends first.
-func (q *Request) wait(ctx context.Context) error {
-	select {
-	case <-q.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("redisstore: %w", ctx.Err())
-	}
-}
-
 // sentBefore reports whether the request has been sent and has come back without an answer.
 func (q *Request) sentBefore() bool { return q.byClient || q.moved > 0 || q.again }
 
-// maxCharges is the most charges of an admission: an op names its params by a byte.
+// maxCharges is the most charges of an admission: an op names its params and its periods by a byte.
 const maxCharges = 256
-
-// checkSize returns an error for more charges than fit a call, or more different periods: the current one of each
-// calendar, and those that a refund names.
-func (q *Request) checkSize() error {
-	switch n := len(q.Charges); {
-	case n <= maxPeriods:
-		return nil
-	case n > maxCharges:
-		return fmt.Errorf("redisstore: an admission of %d charges; want at most %d", n, maxCharges)
-	}
-
-	type period struct {
-		*tat.Periods
-		end int64
-	}
-	different := make(map[period]bool)
-	for i := range q.Charges {
-		if c := &q.Charges[i]; c.Periods != nil {
-			different[period{c.Periods, c.Refunds}] = true
-		}
-	}
-
-	if n := len(different); n > maxPeriods {
-		return fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", n, maxPeriods)
-	}
-	return nil
-}
 
 // What take.lua says in place of how far a TAT is ahead:
 const (

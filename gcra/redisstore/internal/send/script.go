@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -21,7 +20,7 @@ var takeLua string
 var ordinary = NewScript(takeLua)
 
 // A script is one call of take.lua, with the charges of any number of requests. take.lua describes the arguments and the
-// reply. The requests stand in the order of their ops, 4 bytes for each charge, which name key, params and periods by index.
+// reply. The requests stand in the order of their ops, opSize bytes for each charge, which name key, params and periods by index.
 type script struct {
 	requests []*Request
 	keys     map[string]int // key: its index among the keys
@@ -36,18 +35,16 @@ type script struct {
 	err      error // why there is no answer
 }
 
-// maxParams and maxPeriods bound the different params and periods of a script. A request
-// alone may have more params.
-const (
-	maxParams  = 32
-	maxPeriods = 63 // what fits the flags of an op
-)
+// maxParams bounds the different params of a script, and the different periods. A request alone may have more.
+const maxParams = 32
 
-// The flags of an op, see take.lua.
+// An op, see take.lua.
 const (
+	opSize = 5
+
 	flagLast   = 1
 	flagShadow = 2
-	flagQuota  = 4 // times the number of the periods, counted from 1
+	flagQuota  = 4
 )
 
 func newScript() script { return script{keys: make(map[string]int)} }
@@ -67,7 +64,7 @@ func (s *script) reset() {
 func (s *script) add(q *Request) bool {
 	params, periods, ops := len(s.params), len(s.periods), len(s.ops)
 	for i := range q.Charges {
-		c, flags := &q.Charges[i], byte(0)
+		c, period, flags := &q.Charges[i], 0, byte(0)
 		if c.Shadow {
 			flags |= flagShadow
 		}
@@ -75,12 +72,13 @@ func (s *script) add(q *Request) bool {
 			flags |= flagLast
 		}
 		if c.Periods != nil {
-			flags |= flagQuota * byte(indexIn(&s.periods, q.periods(c))+1)
+			flags |= flagQuota
+			period = indexIn(&s.periods, q.periods(c))
 		}
-		s.ops = append(s.ops, 0, 0, byte(indexIn(&s.params, c.Params)), flags) // 0, 0: the key, below
+		s.ops = append(s.ops, 0, 0, byte(indexIn(&s.params, c.Params)), byte(period), flags) // 0, 0: the key, below
 	}
 
-	if len(s.requests) > 0 && (len(s.params) > maxParams || len(s.periods) > maxPeriods) {
+	if len(s.requests) > 0 && (len(s.params) > maxParams || len(s.periods) > maxParams) {
 		s.params, s.periods, s.ops = s.params[:params], s.periods[:periods], s.ops[:ops]
 		return false
 	}
@@ -96,7 +94,7 @@ func (s *script) add(q *Request) bool {
 			s.texts = append(s.texts, key)
 			s.args = append(s.args, &s.texts[k]) // a string would be copied to the heap
 		}
-		s.ops[ops+4*i], s.ops[ops+4*i+1] = byte(k>>8), byte(k)
+		s.ops[ops+opSize*i], s.ops[ops+opSize*i+1] = byte(k>>8), byte(k)
 		s.needsOps = s.needsOps || known
 	}
 
@@ -155,7 +153,7 @@ func (s *script) evalsha(form *Script) []any {
 func (s *script) deliver(noAnswer error) {
 	var reply []int64
 	if s.err = noAnswer; s.err == nil {
-		n := len(s.ops) / 4
+		n := len(s.ops) / opSize
 		if len(s.periods) > 0 {
 			n++
 		}
@@ -163,8 +161,7 @@ func (s *script) deliver(noAnswer error) {
 	}
 
 	if s.err != nil {
-		var timeout net.Error
-		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
+		if rediskit.IsTimeout(s.err) && !errors.Is(s.err, context.DeadlineExceeded) {
 			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded) // as Config.Timeout says
 		}
 		err := &failure{s.err}

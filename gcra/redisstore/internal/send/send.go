@@ -72,8 +72,8 @@ func New(cfg Config) *Sender {
 // Send returns when a request is answered, or with an error when the caller's context ends first. The request goes on then.
 // Without an error the caller may free the request.
 func (s *Sender) Send(ctx context.Context, q *Request) error {
-	if err := q.checkSize(); err != nil {
-		return err
+	if n := len(q.Charges); n > maxCharges {
+		return fmt.Errorf("redisstore: an admission of %d charges; want at most %d", n, maxCharges)
 	}
 
 	now := s.Clock.Now()
@@ -87,7 +87,13 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 	} else {
 		go s.split(q)
 	}
-	return q.wait(ctx)
+
+	select {
+	case <-q.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("redisstore: %w", ctx.Err())
+	}
 }
 
 // batcher returns the batcher for a request: that of its first key's server.
@@ -113,7 +119,7 @@ func (s *Sender) batcherOf(node *redis.Client) *batcher {
 }
 
 func (s *Sender) newBatcher(server string) *batcher {
-	return &batcher{sender: s, Server: server, breaker: newBreaker()}
+	return &batcher{sender: s, Server: server, breaker: newBreaker(s.Clock)}
 }
 
 // clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise that of the store, which finds the
@@ -128,18 +134,14 @@ func (s *Sender) clientOf(node *redis.Client) redis.UniversalClient {
 // node is the client of a key's server, or nil if it is not known. Each server has a batcher of its own, so that none
 // waits for another.
 func (s *Sender) node(key string) (node *redis.Client) {
-	var err error
 	switch {
 	case s.cluster != nil && !s.routed.Load():
 		return nil // asking would block until the topology is loaded
 	case s.cluster != nil:
 		s.reload(topologyAge)
-		node, err = s.cluster.MasterForKey(context.Background(), key)
+		node, _ = s.cluster.MasterForKey(context.Background(), key) // nil with an error
 	case s.ring != nil:
-		node, err = s.ring.GetShardClientForKey(key)
-	}
-	if err != nil {
-		return nil
+		node, _ = s.ring.GetShardClientForKey(key)
 	}
 	return node
 }
@@ -152,9 +154,6 @@ const (
 
 // reload looks up the topology of a cluster in the background, unless that was tried less than age ago.
 func (s *Sender) reload(age time.Duration) {
-	if s.cluster == nil {
-		return
-	}
 	now, last := s.Clock.Now(), s.reloaded.Load()
 	if now-last >= tat.Ticks(age) && s.reloaded.CompareAndSwap(last, now) {
 		s.cluster.ReloadState(context.Background())
@@ -166,7 +165,7 @@ func (s *Sender) reload(age time.Duration) {
 func (s *Sender) learnTopology(err error) {
 	if err == nil {
 		s.routed.Store(true)
-	} else if rediskit.Down(err) {
+	} else if s.cluster != nil && rediskit.Down(err) {
 		s.reload(retryReload)
 	}
 }
@@ -178,19 +177,13 @@ func (s *Sender) Servers(since int64) (list []gcra.ServerState) {
 	}
 
 	s.batchers.Range(func(_, v any) bool {
-		if b := v.(*batcher); b.usedSince(since) {
+		if b := v.(*batcher); b.deadline.Load() >= since {
 			list = append(list, b.state())
 		}
 		return true
 	})
 	slices.SortFunc(list, func(a, b gcra.ServerState) int { return cmp.Compare(a.Server, b.Server) })
 	return list
-}
-
-func (b *batcher) usedSince(t int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.deadline >= t
 }
 
 func (b *batcher) state() gcra.ServerState {
@@ -210,9 +203,4 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 		}
 	}
 	return s.settleKind(ctx, server)
-}
-
-// TimeoutError is the error of a call whose time is up.
-func (s *Sender) TimeoutError() error {
-	return fmt.Errorf("no answer within %v: %w", s.Timeout, context.DeadlineExceeded)
 }

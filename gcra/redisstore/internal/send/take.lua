@@ -9,10 +9,10 @@
 --        KEYS, and all have the same params, with inc > 0, room >= 0 and unit = 0, and none
 --        is a shadow or a quota: inc, room and, if it is not room, top. Few arguments, as each costs Redis 1,500
 --        instructions. The long form, for all others:
---        [1]  the ops: 4 bytes a charge, in the order of the admissions:
---             key (2 bytes, high first, counted from 0), params (counted from 0),
---             flags (1: last charge of its admission, 2: shadow, 4*n: a quota with
---             the n-th periods)
+--        [1]  the ops: 5 bytes a charge, in the order of the admissions:
+--             key (2 bytes, high first), params, periods (all counted from 0) and
+--             flags (1: last charge of its admission, 2: shadow, 4: a quota, which
+--             has the periods)
 --        [2]  then for each params four numbers: inc, room, top, unit
 --             inc   cost*T; 0 peeks, negative refunds
 --             room  the charge passes if ahead + inc <= room; -1: it never passes. Peeks
@@ -21,7 +21,7 @@
 --                   or a late charge on a rate is beyond what any limit makes
 --             unit  0, or T of a late charge: it is never denied, and takes the units of
 --                   inc that fit
---        then for each periods, the n-th counted from the end, four times: when the
+--        then for each periods, the last first, four times: when the
 --             previous, the current and the next period of a quota begin, and when
 --             that ends, as the caller sees them. A refund sends the begin of the period
 --             that it names, and three times its end
@@ -115,16 +115,16 @@ else
   -- Of the current admission:
   local first, here, admitted = 1, true, true
   local undo -- its keys and their leads before it, a list
-  for i = 1, #ops / 4 do
-    local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
+  for i = 1, #ops / 5 do
+    local high, low, params, periods, flags = string.byte(ops, 5 * i - 4, 5 * i)
     local k = 256 * high + low + 1
     local inc, room, top, unit = args[4 * params + 2], args[4 * params + 3], args[4 * params + 4], args[4 * params + 5]
 
     local fits = true
     if flags >= 4 then
       quotas = true
-      fits = base(k, #args - flags + flags % 4, top)
-      flags = flags % 4
+      flags = flags - 4
+      fits = base(k, #args - 4 * (periods + 1), top)
     end
 
     local ahead = lead[k]

@@ -2,7 +2,6 @@ package send
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -43,7 +42,7 @@ func (s *Sender) Target(key string) Target {
 }
 
 // Open reports whether the breaker is not closed.
-func (t Target) Open() bool { return t.breaker.notClosed.Load() }
+func (t Target) Open() bool { return !t.breaker.closed() }
 
 // Share is what the keys of one call have in common.
 func (t Target) Share(key string) string {
@@ -62,18 +61,13 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 
 	result := make(chan error, 1)
 	go func() {
-		defer func() {
-			if p := recover(); p != nil { // in a hook of the client
-				result <- fmt.Errorf("panic: %v", p)
-			}
-		}()
-		result <- t.run(script, calls)
+		result <- rediskit.Call(func() error { return t.run(script, calls) })
 	}()
 
 	select {
 	case err = <-result:
 	case <-time.After(t.sender.Timeout):
-		err = t.sender.TimeoutError()
+		err = rediskit.NoAnswer(t.sender.Timeout)
 	}
 
 	t.sender.learnTopology(err)

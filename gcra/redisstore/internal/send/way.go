@@ -15,8 +15,8 @@ type way interface {
 	// shares is what the keys of one script have in common.
 	shares(key string) string
 
-	// send sends the scripts of a batch and waits for the answers.
-	send(ctx context.Context, b *batch)
+	// send sends the scripts of a batch and waits for the answers. An error means that there are none.
+	send(ctx context.Context, b *batch) error
 
 	// notRun reports whether the error of a script says that nothing has run, so that the batcher sends its requests again
 	// in another way.
@@ -107,10 +107,8 @@ func (k *shown) settle(kind gcra.ServerKind, now int64) {
 // newTest returns a test of the server if one is due. The next is due in a second, unless verdict sets another
 // time. Only a single server and the shards of a ring are tested. The caller holds b.mu.
 func (b *batcher) newTest(now int64) *keyTest {
-	if now < b.shown.test {
-		return nil
-	}
-	if b != b.sender.only && (b.sender.ring == nil || b.Server == "") {
+	testable := b == b.sender.only || b.sender.ring != nil && b.Server != ""
+	if !testable || now < b.shown.test {
 		return nil
 	}
 	b.shown.test = now + tat.Ticks(testAgain)
@@ -119,21 +117,16 @@ func (b *batcher) newTest(now int64) *keyTest {
 
 // verdict records the result of a test, and reports whether the kind is settled by it.
 func (k *shown) verdict(t *keyTest, now int64) (settled bool) {
-	kind := t.verdict()
+	kind, sure := t.verdict()
 
 	switch {
-	case t.crossSlot():
-		k.settle(gcra.BySubject, now)
-		return true
-	case kind != "" && kind == k.guess:
+	case sure, kind != "" && kind == k.guess:
 		k.settle(kind, now)
 		return true
 	case kind != "":
 		k.test = now // the next batch confirms it
 	case k.kind != "":
 		k.test = now + tat.Ticks(testSettledAgain)
-	default:
-		k.test = now + tat.Ticks(testAgain)
 	}
 
 	k.guess = kind

@@ -10,9 +10,9 @@ import (
 // bucket would exist on several servers, and requests with other policies would not see what was charged.
 type wayApart struct{ wayWhole }
 
-func (wayApart) send(ctx context.Context, b *batch) {
-	b.noAnswer = rediskit.ErrKeysApart
+func (wayApart) send(ctx context.Context, b *batch) error {
 	if b.test != nil {
 		b.test.run(ctx, b.client)
 	}
+	return rediskit.ErrKeysApart
 }

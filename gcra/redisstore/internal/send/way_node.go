@@ -21,12 +21,13 @@ var severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 
 func (wayNode) shares(string) string { return "" }
 
-func (wayNode) send(ctx context.Context, b *batch) {
+func (wayNode) send(ctx context.Context, b *batch) error {
 	if b.several {
 		b.scripts[0].send(ctx, b.node, severalSlots)
 	} else {
 		b.scripts[0].send(ctx, b.client, ordinary)
 	}
+	return nil
 }
 
 // notRun is true for the errors that prove that nothing was written: those with which Redis refuses a script, and those

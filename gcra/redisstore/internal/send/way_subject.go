@@ -16,10 +16,10 @@ type waySubject struct{}
 
 func (waySubject) shares(key string) string { return Tag(key) }
 
-func (waySubject) send(ctx context.Context, b *batch) {
+func (waySubject) send(ctx context.Context, b *batch) error {
 	if b.n == 1 && b.test == nil {
 		b.scripts[0].send(ctx, b.client, ordinary)
-		return
+		return nil
 	}
 
 	pipe := b.client.Pipeline()
@@ -44,6 +44,7 @@ func (waySubject) send(ctx context.Context, b *batch) {
 	if again != nil {
 		rediskit.Exec(ctx, again)
 	}
+	return nil
 }
 
 func (waySubject) notRun(*script) bool { return false }

@@ -240,17 +240,17 @@ func (h *history) replay(e []string) {
 	if len(ops) == 0 { // one charge on each key, each a request of its own
 		numbers = []int64{numbers[0], numbers[1], numbers[len(numbers)-1], 0}
 		for i := range keys {
-			ops = append(ops, byte(i>>8), byte(i), 0, 1)
+			ops = append(ops, byte(i>>8), byte(i), 0, 0, 1)
 		}
 	}
 
 	var group []charge
 	written := make(map[string]bool)
-	for i, f := range slices.Collect(slices.Chunk(ops, 4)) {
+	for i, f := range slices.Collect(slices.Chunk(ops, 5)) {
 		d := numbers[4*int(f[2]):]
 		group = append(group, charge{keys[int(f[0])<<8|int(f[1])], params{d[0], d[1], d[2], d[3]}})
 		h.charges++
-		if f[3]&1 == 0 {
+		if f[4]&1 == 0 {
 			continue
 		}
 
