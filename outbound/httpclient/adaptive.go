@@ -30,8 +30,8 @@ import (
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
 //
-// rate is the server's. The reserve is what one client leaves in the bucket: 128 units, or half of a
-// bucket smaller than 256. The exponential acts at once: all clients see the same remaining, so all slow
+// rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. The
+// exponential acts at once: all clients see the same remaining, so all slow
 // down together while it falls, and use together what accumulates in a pause. The share changes slowly.
 // It follows a common share,
 //
@@ -49,8 +49,8 @@ import (
 // limit, begins a second rate, which denials and clocks alone determine. The slower of both counts. That
 // rate alone paces requests to a server that sends no fields.
 //
-// examples/simulate compares this with other strategies in virtual time, and docs/outbound.md has the
-// figures.
+// examples/simulate compares this with other strategies in virtual time. docs/outbound.md has figures of
+// Adaptive in many simulated worlds and with real servers.
 //
 // # Limitations
 //

@@ -69,8 +69,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // as late as timers are.
 //
 // A caller whose context ends while it sleeps returns at once with an error that wraps
-// the context's and says which limit it waited for, and when its turn is. Its slot
-// stays taken, because later callers have theirs.
+// the context's and says when its turn is. Its slot stays taken, because later callers
+// have theirs.
 //
 // # Lost state
 //
