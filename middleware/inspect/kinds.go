@@ -2,8 +2,13 @@ package inspect
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
+
+// kinds are what a key is made of: the kind of the key, or those of the first parts of a
+// joined one. The rest are empty.
+type kinds [4]string
 
 // The kinds of keys without a prefix.
 const (
@@ -14,14 +19,40 @@ const (
 // kindWords are what the page calls the kinds of package keyfunc. Others are shown as they are.
 var kindWords = map[string]string{
 	"ip": "address", "sub": "user", "key": "API key", "own": "KeyFrom", "route": "route", "const": "a constant",
-	"join": "several joined keys", anonymous: "nothing (anonymous)", other: "keys without a kind",
+	anonymous: "nothing (anonymous)", other: "keys without a kind",
 }
 
-// word returns "address" for "ip".
-func word(kind string) string { return cmp.Or(kindWords[kind], kind) }
+// kindsOf returns the kinds of a subject, without allocating.
+func kindsOf(subject string) (k kinds) {
+	parts, more := strings.CutPrefix(subject, "join:")
+	if !more {
+		return kinds{kindOf(subject)}
+	}
 
-// ofKind are the characters of a kind, as in keyfunc.As.
-const ofKind = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	for i := 0; more && i < len(k); i++ {
+		var part string
+		part, parts, more = strings.Cut(parts, "|")
+		k[i] = kindOf(part)
+	}
+	return k
+}
+
+// String returns "ip", or "ip and route".
+func (k kinds) String() string {
+	return strings.Join(slices.DeleteFunc(k[:], func(kind string) bool { return kind == "" }), " and ")
+}
+
+// words returns "address and route" for "ip and route".
+func words(kinds string) string {
+	all := strings.Split(kinds, " and ")
+	for i, kind := range all {
+		all[i] = cmp.Or(kindWords[kind], kind)
+	}
+	return strings.Join(all, " and ")
+}
+
+// notOfKind reports whether c is not a character of a kind, as in keyfunc.As.
+func notOfKind(c rune) bool { return (c < 'a' || 'z' < c) && (c < '0' || '9' < c) && c != '-' }
 
 // kindOf returns the prefix of a key: a word of lower-case letters, digits and hyphens
 // before a colon. Any other beginning may be a name or an address, which is not kept.
@@ -30,7 +61,7 @@ func kindOf(key string) string {
 		return anonymous
 	}
 	kind, _, found := strings.Cut(key, ":")
-	if !found || len(kind) > 16 || kind == "" || kind[0] < 'a' || strings.Trim(kind, ofKind) != "" {
+	if !found || len(kind) > 16 || kind == "" || kind[0] < 'a' || strings.ContainsFunc(kind, notOfKind) {
 		return other
 	}
 	return kind

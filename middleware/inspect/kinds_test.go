@@ -46,7 +46,7 @@ func TestCountsBy(t *testing.T) {
 		}{
 			"users":   {[]string{"anonymous", "sub"}, "by nothing (anonymous) or user<"},
 			"either":  {[]string{"ip", "sub"}, "by address or user<"},
-			"both":    {[]string{"join"}, "by several joined keys<"},
+			"both":    {[]string{"ip and route"}, "by address and route<"},
 			"account": {[]string{"account"}, "by account<"},
 			"server":  {[]string{"const"}, "by a constant<"},
 			"idle":    {[]string{}, "no request lately, so it is not known what it counts by<"},

@@ -36,7 +36,7 @@ type series struct {
 	ring
 	denied heavyHitters
 	limits recentValues[gcra.Limit]
-	kinds  recentValues[string] // of the keys
+	kinds  recentValues[kinds] // of the keys
 }
 
 // recentLimits returns the limits of the window, the slowest first.
@@ -76,8 +76,11 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		s := c.policySeries(r.Policy)
-		if k := kindOf(r.Subject); !s.kinds.observe(now, k) {
-			s.kinds.add(now, strings.Clone(k)) // which keeps no subject in memory
+		if k := kindsOf(r.Subject); !s.kinds.observe(now, k) {
+			for j := range k {
+				k[j] = strings.Clone(k[j]) // which keeps no subject in memory
+			}
+			s.kinds.add(now, k)
 		}
 
 		limit := r.Limit

@@ -117,7 +117,7 @@ func TestSketchKeepsNoRequest(t *testing.T) {
 // 232 kB whatever clients do.
 func TestSeriesIsBounded(t *testing.T) {
 	fixed := unsafe.Sizeof(series{}) + uintptr(steps)*unsafe.Sizeof(slot{}) + panes*unsafe.Sizeof(sketch{}) +
-		maxRecent*(unsafe.Sizeof(gcra.Limit{})+unsafe.Sizeof("")+2*unsafe.Sizeof(int64(0)))
+		maxRecent*(unsafe.Sizeof(gcra.Limit{})+unsafe.Sizeof(kinds{})+2*unsafe.Sizeof(int64(0)))
 
 	for _, tt := range []struct{ subject, want uintptr }{{24, 44_000}, {maxSubject, 232_000}} {
 		if got := fixed + panes*sketchSize*tt.subject; got > tt.want {

@@ -38,7 +38,7 @@ type policy struct {
 	Limit     string   `json:"limit,omitempty"`
 	LimitFor  bool     `json:"limit_for"` // Limits are those that it returned lately
 	Limits    []string `json:"limits,omitempty"`
-	Kinds     []string `json:"kinds"` // of the keys that it counted lately, such as "ip"
+	Kinds     []string `json:"kinds"` // of the keys that it counted lately, such as "ip" or "ip and route"
 	Overrides bool     `json:"overrides"`
 	Routes    []string `json:"routes"` // empty for every request
 	CostFor   bool     `json:"cost_for"`
@@ -166,7 +166,9 @@ func (p *policy) count(s *series, now int64) {
 		return
 	}
 
-	p.Kinds = slices.AppendSeq(p.Kinds, maps.Keys(s.kinds.Load()))
+	for k := range s.kinds.Load() {
+		p.Kinds = append(p.Kinds, k.String())
+	}
 	slices.Sort(p.Kinds)
 
 	for i, n := range s.recent(now) {
