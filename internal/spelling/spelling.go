@@ -15,6 +15,9 @@ const maxDistance = 2
 func Closest(names []string, s string) (name string, ok bool) {
 	best := maxDistance + 1
 	for _, candidate := range names {
+		if d := utf8.RuneCountInString(s) - utf8.RuneCountInString(candidate); d < -maxDistance || d > maxDistance {
+			continue
+		}
 		d := Distance(strings.ToLower(s), strings.ToLower(candidate))
 		if d < best && d < utf8.RuneCountInString(candidate) {
 			name, best, ok = candidate, d, true
