@@ -34,7 +34,7 @@ type ServerState struct {
 	Reason  string     `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
 }
 
-// BreakerState is the state of a circuit breaker.
+// BreakerState is the state of a circuit breaker. Empty means BreakerClosed.
 type BreakerState string
 
 const (

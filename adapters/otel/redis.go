@@ -121,7 +121,7 @@ func (rs *redis) collect(to metric.Observer) {
 		for _, state := range breakerStates {
 			breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
 		}
-		breakers[gcra.ServerState{Server: server.Server, Breaker: server.Breaker}]++ // its reason is unbounded
+		breakers[gcra.ServerState{Server: server.Server, Breaker: cmp.Or(server.Breaker, gcra.BreakerClosed)}]++ // its reason is unbounded
 	}
 	for b, n := range breakers {
 		to.ObserveInt64(rs.breakers, n, metric.WithAttributes(append(serverAttributes(b.Server),

@@ -126,7 +126,7 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	}
 
 	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: gcra.BreakerOpen, Reason: "does not answer"}, gcra.ServerState{Server: "/run/redis.sock", Breaker: gcra.BreakerHalfOpen})}
-	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: gcra.BreakerClosed}, gcra.ServerState{Breaker: gcra.BreakerClosed})}
+	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: gcra.BreakerClosed}, gcra.ServerState{})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 
 	for name, want := range map[string]float64{

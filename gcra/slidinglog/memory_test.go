@@ -165,6 +165,38 @@ func TestMemoryStrictQueues(t *testing.T) {
 	})
 }
 
+// A client that invents a key for each request fills no memory while it is denied, or only asks.
+func TestMemoryOfInventedKeys(t *testing.T) {
+	m := slidinglog.NewMemory(slidinglog.Config{})
+	take := func(charges ...gcra.Charge) bool {
+		allowed, err := m.Take(t.Context(), charges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return allowed
+	}
+
+	const partners = 100
+	for i := range partners {
+		take(gcra.Charge{Subject: fmt.Sprint(i), Policy: "partner", Limit: gcra.PerDay(1)})
+	}
+
+	full := gcra.Charge{Subject: "0", Policy: "partner", Limit: gcra.PerDay(1)}
+	for i := range 10_000 {
+		denied := gcra.Charge{Subject: fmt.Sprint("invented", i), Policy: "key", Limit: gcra.PerDay(1)}
+		if take(denied, full) {
+			t.Fatal("got an admission of a full log; want a denial")
+		}
+		peek := denied
+		peek.Policy, peek.Peek = "other", true
+		take(peek)
+
+		if most := 2*partners + 1; m.Logs() > most {
+			t.Fatalf("got %d logs after %d invented keys; want at most %d", m.Logs(), i+1, most)
+		}
+	}
+}
+
 func TestMemoryContract(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Backend {
 		c := new(clock)

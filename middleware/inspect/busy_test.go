@@ -43,7 +43,7 @@ func (s *busyStore) Stats() gcra.Stats {
 		LocalUnits: 6 * n, ReportedUnits: 3 * n, LostUnits: 2 * n,
 		Instances: 3,
 		Servers: []gcra.ServerState{
-			{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed, Kind: gcra.OneKeyspace},
+			{Server: "10.0.0.5:6379", Kind: gcra.OneKeyspace},
 			{Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen, Reason: "does not answer: connection refused; check that Redis runs there, and host and port"},
 		},
 	}

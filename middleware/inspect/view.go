@@ -192,6 +192,7 @@ func (i *Inspector) storeView(before gcra.Stats) store {
 	s.Recent, s.Total = statsSince(before, now), statsSince(gcra.Stats{}, now)
 	s.Instances = int64(now.Instances)
 	for _, one := range now.Servers {
+		one.Breaker = cmp.Or(one.Breaker, gcra.BreakerClosed)
 		s.Servers = append(s.Servers, server(one))
 	}
 	return s

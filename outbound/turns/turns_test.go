@@ -138,6 +138,41 @@ func TestTurnsStoreFails(t *testing.T) {
 	}
 }
 
+// A pacedStore waits for turns of its own before it answers.
+type pacedStore struct {
+	gcra.Memory
+	left  int // answers until its turn would come too late
+	takes int
+}
+
+func (s *pacedStore) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
+	s.takes++
+	if s.left--; s.left < 0 {
+		return false, &turns.WaitError{Policy: "of the store"}
+	}
+	return s.Memory.Take(ctx, charges)
+}
+
+// An error of the store ends a Wait at once, also if it is that of another Wait.
+func TestWaitOnAStoreThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, left := range []int{0, 1, 2} { // in the first call, for the slot, and when it comes
+			store := &pacedStore{left: 1}
+			partner := turns.Turns{Store: store, Charges: newTurns(everySecond).Charges}
+			if err := partner.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			store.left, store.takes = left, 0
+			err := partner.Wait(t.Context())
+			var denied *turns.WaitError
+			if !errors.As(err, &denied) || denied.Policy != "of the store" || store.takes != left+1 {
+				t.Errorf("after %d answers: got %v with %d calls; want the store's error with %d", left, err, store.takes, left+1)
+			}
+		}
+	})
+}
+
 // 60 callers share one call a second and ask again as soon as they have been served. If
 // they have patience for a turn of each, all are served equally. If they are less patient
 // than the queue is long, they are served by chance: to ask again is no place in the queue.

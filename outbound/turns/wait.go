@@ -119,11 +119,11 @@ func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
 	err := w.try()
 	w.roundTrip = time.Since(w.began)
 
-	for errors.Is(err, ErrWouldWait) {
+	for w.denied {
 		if err := w.reserve(); err != nil {
 			return err
 		}
-		if err = w.confirm(); err != nil && ctx.Err() != nil && !errors.Is(err, ErrWouldWait) {
+		if err = w.confirm(); err != nil && ctx.Err() != nil && !w.denied {
 			return fmt.Errorf("turns: limit %v, policy %.80q, subject %.80q: the turn is at %s: %w",
 				w.next.Limit, w.next.Policy, w.next.Subject, w.slot.Format(time.RFC3339Nano), err)
 		}
@@ -148,13 +148,14 @@ type waiter struct {
 	charges   []gcra.Charge
 	began     time.Time
 	roundTrip time.Duration // of the last call of the store
+	denied    bool          // whether the store denied the last call; its errors may be a WaitError, too
 	slot      time.Time     // the time that is reserved
 	next      *WaitError    // the charge whose slot it is: the latest of all
 }
 
 // try takes a turn, or returns a *WaitError if it has to wait.
 func (w *waiter) try() error {
-	_, err := take(w.ctx, w.store, append(w.queue(0), w.calls(0)...))
+	_, err := w.take(append(w.queue(0), w.calls(0)...))
 	return err
 }
 
@@ -164,7 +165,7 @@ func (w *waiter) reserve() (err error) {
 	queued := w.queue(time.Until(deadline) - 2*w.roundTrip)
 
 	asked := time.Now()
-	w.next, err = take(w.ctx, w.store, queued)
+	w.next, err = w.take(queued)
 	answered := time.Now()
 	w.roundTrip = answered.Sub(asked)
 	if err != nil {
@@ -203,7 +204,7 @@ func (w *waiter) confirm() error {
 		return err
 	}
 
-	call, err := take(w.ctx, w.store, calls)
+	call, err := w.take(calls)
 	if err != nil {
 		return err
 	}
@@ -272,13 +273,14 @@ func (w *waiter) calls(most time.Duration) []gcra.Charge {
 
 // take is Store.Take. It returns the charge that has to wait longest, as the error if
 // the charges are denied.
-func take(ctx context.Context, s gcra.Store, charges []gcra.Charge) (*WaitError, error) {
-	allowed, err := s.Take(ctx, charges)
+func (w *waiter) take(charges []gcra.Charge) (*WaitError, error) {
+	allowed, err := w.store.Take(w.ctx, charges)
+	w.denied = err == nil && !allowed
 	if err != nil {
 		return nil, err
 	}
 	next := longest(charges)
-	if !allowed {
+	if w.denied {
 		return nil, next
 	}
 	return next, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -91,9 +92,9 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 }
 
 // If the store takes longer for one caller, the next does not lose a slot at the end of its patience, be it
-// MaxWait or the deadline of its context.
+// MaxWait, of seconds or of centuries, or the deadline of its context.
 func TestWaitBehindALateCaller(t *testing.T) {
-	for _, deadline := range []bool{false, true} {
+	for _, maxWait := range []time.Duration{2 * time.Second, math.MaxInt64, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			const late = 10 * time.Millisecond
 			store := new(farStore)
@@ -102,17 +103,16 @@ func TestWaitBehindALateCaller(t *testing.T) {
 			for i := range 3 {
 				waits.Go(func() {
 					ctx := t.Context()
-					c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: 2 * time.Second}
-					if deadline {
+					c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: maxWait}
+					if maxWait == 0 {
 						var cancel context.CancelFunc
 						ctx, cancel = context.WithTimeout(ctx, 2300*time.Millisecond)
 						defer cancel()
-						c.MaxWait = 0
 					}
 
 					err := turns.Wait(ctx, store, c)
 					if took := time.Since(begin); err != nil || took > time.Duration(i)*time.Second+late {
-						t.Errorf("deadline %v, caller %d: got %v after %v; want nil after %ds", deadline, i, err, took, i)
+						t.Errorf("MaxWait %v, caller %d: got %v after %v; want nil after %ds", maxWait, i, err, took, i)
 					}
 				})
 				synctest.Wait() // the next comes after it

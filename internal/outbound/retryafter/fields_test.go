@@ -62,6 +62,7 @@ func TestFields(t *testing.T) {
 
 		{"Twitter", 200, head("X-Rate-Limit-Limit: 900", "X-Rate-Limit-Remaining: 890", "X-Rate-Limit-Reset: 1800000010"),
 			Answer{Policy: "900", Remaining: 890, Capacity: 900, Rate: 1, Derived: true, Reset: 10 * s}},
+		{"Twitter's Reset without its limit", 200, head("X-Rate-Limit-Remaining: 890", "X-Rate-Limit-Reset: 1800000010"), Answer{Remaining: 890, Reset: 10 * s}},
 		{"Vimeo", 200, head("X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 90", "X-RateLimit-Reset: "+noon.Add(5*s).Format(time.RFC3339)),
 			Answer{Policy: "100", Remaining: 90, Capacity: 100, Rate: 2, Derived: true, Reset: 5 * s}},
 		{"Atlassian", 200, head("X-RateLimit-Remaining: 90", "X-RateLimit-Reset: "+noon.Add(time.Minute).Format("2006-01-02T15:04Z07:00")), Answer{Remaining: 90, Reset: time.Minute}},
