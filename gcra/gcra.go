@@ -19,7 +19,7 @@
 //
 // While the clock does not go back and no state is lost, any interval of length D admits at most
 // B + D/T units of a limit, where B is its Burst and T its [Limit.Interval]. A period of a quota
-// admits at most its count. Late charges may take MaxDebt units more. Units that are given back
+// admits at most its count. Late charges may take as many units more as their debt allows. Units that are given back
 // count as not admitted, and a request that is delayed counts when its delay is over. If units
 // are given back while others are delayed, as many more may pass together with the last of these.
 // A denial takes nothing, so retries do not extend it, and the same charge passes after

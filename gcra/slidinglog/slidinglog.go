@@ -1,7 +1,7 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
 // it begins, at most Count units pass, while no state is lost and the clock does not go back.
 // [Store], in Redis, and [Memory] are stores like those of package gcra, with the same charges
-// and results, for rates whose Burst is 0 or their Count and that have no MaxDebt. For other
+// and results, for rates without debt whose Burst is 0 or their Count. For other
 // limits New of package middleware returns an error.
 //
 //	store, err := slidinglog.New(client, slidinglog.Config{})
@@ -164,17 +164,17 @@ func (r *Store) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
 func (m *Memory) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
 
 func validate(c *gcra.Charge) error {
-	switch err := checkLimit(c.Limit); {
-	case err != nil:
+	if err := checkLimit(c.Limit); err != nil {
 		return err
-	case c.MaxDebt > 0:
-		return fmt.Errorf("MaxDebt is %d; want 0: in a strict window no more than %d may pass", c.MaxDebt, c.Limit.Count)
 	}
 	charge := (*tat.Charge[gcra.Limit, gcra.Result])(c)
 	terms := charge.Terms(tat.Limit{Count: c.Limit.Count, Per: c.Limit.Per, Burst: c.Limit.Burst})
 	p, err := terms.Params()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case p.Debt > 0:
+		return fmt.Errorf("a debt of %v; want none: in a strict window no more than %d may pass", tat.Duration(p.Debt), c.Limit.Count)
 	}
 	return charge.Params(&p, false, new(tat.Params))
 }

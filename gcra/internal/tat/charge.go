@@ -122,7 +122,7 @@ type LimitParams struct {
 	params  Params // Room and Inc are 0
 	burst   int64
 	delay   int64    // longest, in ticks
-	debt    int64    // largest, in ticks
+	Debt    int64    // largest, in ticks
 	Periods *Periods // of a quota; nil for a rate
 }
 
@@ -147,8 +147,8 @@ func (t *Terms) Params() (p LimitParams, err error) {
 		return p, fmt.Errorf("MaxDebt is %d; want 0 to %d: the burst and the debt must refill within 366 days, and fit the largest quota", t.maxDebt, most)
 	}
 
-	p.burst, p.delay, p.debt = t.Limit.Capacity(), Ticks(t.maxDelay), t.maxDebt*emission
-	p.params = Params{Emission: emission, Capacity: span, Top: span + max(p.delay, p.debt)}
+	p.burst, p.delay, p.Debt = t.Limit.Capacity(), Ticks(t.maxDelay), t.maxDebt*emission
+	p.params = Params{Emission: emission, Capacity: span, Top: span + max(p.delay, p.Debt)}
 	if quota {
 		p.params.Top = longest // rule 1 of Params: a quota that is lowered forgets nothing
 		p.Periods, err = t.Limit.Calendar.Value().Periods()
@@ -176,7 +176,7 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	case refund:
 		p.Inc = -p.Emission * min(cost, p.Top/p.Emission+1) // no more than all, and no overflow
 	case c.Late:
-		p.Late, p.Room = true, p.Capacity+l.debt
+		p.Late, p.Room = true, p.Capacity+l.Debt
 		p.Inc = p.Emission * min(cost, p.Room/p.Emission)
 	case cost > l.burst: // rule 3 of Params
 		p.Inc, p.Room = p.Emission, -1
