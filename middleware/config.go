@@ -291,10 +291,12 @@ func local(s gcra.Store, instances int) gcra.Store {
 	return share.Store{Store: gcra.NewMemory(), Instances: instances}
 }
 
-// checkLimit returns nil for a limit that the store keeps.
+// checkLimit returns nil for a valid limit that the store keeps.
 func checkLimit(store gcra.Store, l gcra.Limit) error {
 	if s, ok := store.(gcra.LimitChecker); ok && !iface.IsNil(s) {
-		return s.CheckLimit(l)
+		if err := s.CheckLimit(l); err != nil {
+			return err
+		}
 	}
 	return l.Validate()
 }

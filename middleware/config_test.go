@@ -49,6 +49,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		}), []string{`policy "ok": Limit is -1/second`}},
 		{"delays", store, with(func(p *middleware.Policy) { p.MaxDelay = -time.Second }), []string{`policy "ok": MaxDelay is -1s; want`}},
 		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 367 * 24 * time.Hour }), []string{`policy "ok": MaxDelay is 8808h0m0s; want`}},
+		{"limit that only the store takes", middleware.Config{Store: lax{}}, with(func(p *middleware.Policy) { p.Limit = gcra.Limit{Count: 5} }), []string{`policy "ok": Limit is 5/0s: period is 0s; want more than 0`}},
 		{"no limit", store, with(func(p *middleware.Policy) { p.Limit = gcra.Unlimited() }), []string{`policy "ok": Limit is none: only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute`}},
 		{"failure mode", store, with(func(p *middleware.Policy) { p.OnFailure = 3 }), []string{`policy "ok": OnFailure is 3; want`}},
 		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
@@ -73,6 +74,11 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		}
 	}
 }
+
+// lax is a store that finds any limit right.
+type lax struct{ gcra.Store }
+
+func (lax) CheckLimit(gcra.Limit) error { return nil }
 
 func TestMust(t *testing.T) {
 	defer func() {

@@ -157,7 +157,7 @@ func TestPeekMistakes(t *testing.T) {
 		{2, []string{"peek", "ip:192.0.2.7", "--policies", name}, "--redis is missing; want a URL such as redis://localhost:6379/0, or set REDIS_URL"},
 		{2, []string{"peek", "ip:192.0.2.7", "--policies", name, "--redis", "localhost:6379"}, "redis URL: "},
 		{2, []string{"peek", "192.0.2.7", "--policies", name}, `want "ip:192.0.2.7"`},
-		{2, []string{"peek", "ip:2001:db8::1", "--policies", name}, `want the network that IPv6 clients count by, such as "ip:2001:db8::/64"`},
+		{2, []string{"peek", "ip:2001:db8::1", "--policies", name}, `IPv6 clients count by their network, of 64 bits or less; want one such as "ip:2001:db8::/64"`},
 		{2, []string{"peek", "", "--policies", name}, "subject is \"\""},
 		{1, []string{"peek", "ip:192.0.2.7", "--policies", file(t, "policies: []")}, "policies is empty"},
 		{1, []string{"peek", "ip:192.0.2.7", "--policies", name, "--redis", "redis://127.0.0.1:1"}, "connection refused"},

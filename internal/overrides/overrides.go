@@ -8,12 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -81,24 +81,23 @@ func (e *Entry) Check() error {
 // CheckSubject returns an error for what no key function of this module returns: an
 // address without its kind, a network of addresses, an IPv6 address that is not a network.
 func CheckSubject(s string) error {
-	text, isAddr := strings.CutPrefix(s, "ip:")
-	addr, err := netip.ParseAddr(text)
-	network, notNetwork := netip.ParsePrefix(text)
+	if s == "" || len(s) > longestText {
+		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
+	}
+
+	key := s
+	if _, ok := subject.ParseNetwork(s); ok { // without its kind
+		key = subject.Kind + s
+	}
+	network, err := subject.Network(key)
 
 	switch {
-	case s == "" || len(s) > longestText:
-		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
-	case err == nil && addr.Is6():
-		network := netip.PrefixFrom(addr.WithZone(""), 64).Masked()
-		return fmt.Errorf("subject is %q; want the network that IPv6 clients count by, such as %q", s, "ip:"+network.String())
-	case err == nil && !isAddr:
-		return fmt.Errorf("subject is %q; want %q", s, "ip:"+s)
-	case isAddr && err != nil && notNetwork != nil:
-		return fmt.Errorf("subject is %.80q; want an address such as ip:192.0.2.7, or a network such as ip:2001:db8::/64", s)
-	case notNetwork == nil && (!isAddr || network != network.Masked()):
-		return fmt.Errorf("subject is %q; want %q", s, "ip:"+network.Masked().String())
-	case notNetwork == nil && network.Addr().Is4():
-		return fmt.Errorf("subject is %q, a network; want an address such as %q, or put the network into the file of policies", s, "ip:"+network.Addr().String())
+	case err != nil:
+		return fmt.Errorf("subject is %.80q: %w", s, err)
+	case network.Addr().Is4() && !network.IsSingleIP():
+		return fmt.Errorf("subject is %q, a network; want an address such as %q, or put the network into the file of policies", s, subject.Kind+network.Addr().String())
+	case network.IsValid() && s != subject.Key(network):
+		return fmt.Errorf("subject is %q; want %q", s, subject.Key(network))
 	}
 
 	return nil

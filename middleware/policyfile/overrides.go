@@ -1,13 +1,12 @@
 package policyfile
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -21,32 +20,27 @@ type overrides struct {
 
 // find is [middleware.Policy.Override]. The name is the subject of the file that the key
 // matches.
-func (o *overrides) find(subject string) (middleware.Override, bool) {
-	if limit, ok := o.keys[subject]; ok {
-		return middleware.Override{Limit: limit, Name: subject}, true
+func (o *overrides) find(key string) (middleware.Override, bool) {
+	if limit, ok := o.keys[key]; ok {
+		return middleware.Override{Limit: limit, Name: key}, true
 	}
-	text, isAddr := strings.CutPrefix(subject, addrKind)
+	text, isAddr := strings.CutPrefix(key, subject.Kind)
 	if !isAddr || len(o.lengths) == 0 {
 		return middleware.Override{}, false
 	}
 
-	client, _ := parseNetwork(text) // of -1 bits if it is none
+	client, _ := subject.ParseNetwork(text) // of -1 bits if it is none
 	for _, bits := range o.lengths {
 		if bits > client.Bits() {
 			continue
 		}
 		network, _ := client.Addr().Prefix(bits)
 		if limit, ok := o.networks[network]; ok {
-			return middleware.Override{Limit: limit, Name: addrKind + network.String()}, true
+			return middleware.Override{Limit: limit, Name: subject.Kind + network.String()}, true
 		}
 	}
 	return middleware.Override{}, false
 }
-
-const (
-	addrKind   = "ip:" // of the keys of keyfunc's address functions
-	clientBits = 64    // of the network that an IPv6 client counts by; see keyfunc.RemoteAddr
-)
 
 // readOverrides reads lists of subjects, each with its limit.
 func (e *entry) readOverrides(v value) {
@@ -73,69 +67,30 @@ func (e *entry) readOverrides(v value) {
 
 // add reads a subject. Those in seen are repeated.
 func (o *overrides) add(v value, limit gcra.Limit, seen map[string]position) {
-	subject, ok := v.text()
+	key, ok := v.text()
 	if !ok {
 		return
 	}
-	network, err := parseSubject(subject)
+	network, err := subject.Network(key)
 	if err != nil {
-		v.errorf("is %s: %v", quoted(subject), err)
+		v.errorf("is %s: %v", quoted(key), err)
 		return
 	}
 
 	// The same network or address in other words is the same subject.
-	if network.IsSingleIP() {
-		subject = addrKind + network.Addr().String()
-	} else if network.IsValid() {
-		subject = addrKind + network.String()
+	if network.IsValid() {
+		key = subject.Key(network)
 	}
-	if !v.once(seen, subject, v.at) {
+	if !v.once(seen, key, v.at) {
 		return
 	}
 
 	if !network.IsValid() || network.IsSingleIP() {
-		o.keys[subject] = limit
+		o.keys[key] = limit
 		return
 	}
 	o.networks[network] = limit
 	if !slices.Contains(o.lengths, network.Bits()) {
 		o.lengths = append(o.lengths, network.Bits())
 	}
-}
-
-// parseSubject returns the network that a subject is, or the zero Prefix for any key that
-// is no address. An address or a network that no key can be is an error.
-func parseSubject(s string) (network netip.Prefix, err error) {
-	text, isAddr := strings.CutPrefix(s, addrKind)
-	network, ok := parseNetwork(text)
-	addr, bits := network.Addr(), network.Bits()
-
-	switch {
-	case !isAddr && ok && strings.Contains(text, "/"):
-		return network, fmt.Errorf("keys that are addresses begin with ip:; want %q", addrKind+network.Masked().String())
-	case !isAddr:
-		return netip.Prefix{}, nil
-	case !ok:
-		return network, errors.New(`want an address or a network such as "ip:192.0.2.7", "ip:198.51.100.0/24" or "ip:2001:db8::/64"`)
-	case addr.Is4In6() && bits >= 96:
-		want := netip.PrefixFrom(addr.Unmap(), bits-96).Masked()
-		return network, fmt.Errorf("it is an IPv4 address in IPv6 form; want %q", addrKind+strings.TrimSuffix(want.String(), "/32"))
-	case addr.Is6() && bits > clientBits:
-		want := netip.PrefixFrom(addr, clientBits).Masked()
-		return network, fmt.Errorf("IPv6 clients count by their /%d network; want %q", clientBits, addrKind+want.String())
-	case network != network.Masked():
-		return network, fmt.Errorf("the address has bits beyond its first %d; want %q", bits, addrKind+network.Masked().String())
-	}
-
-	return network, nil
-}
-
-// parseNetwork parses a network, or an address as the network that has only this one.
-func parseNetwork(text string) (netip.Prefix, bool) {
-	if strings.Contains(text, "/") {
-		prefix, err := netip.ParsePrefix(text)
-		return prefix, err == nil
-	}
-	addr, err := netip.ParseAddr(text)
-	return netip.PrefixFrom(addr.WithZone(""), addr.BitLen()), err == nil
 }

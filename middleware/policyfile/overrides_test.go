@@ -199,7 +199,7 @@ func TestOverrideMistakes(t *testing.T) {
 		wantLimit    = "a limit such as 1000/minute, or none"
 		wantSubjects = `a list of keys and networks such as ["sub:alice", "ip:198.51.100.0/24"]`
 		wantKey      = `a key in quotes such as "sub:alice"`
-		wantAddr     = `want an address or a network such as "ip:192.0.2.7", "ip:198.51.100.0/24" or "ip:2001:db8::/64"`
+		wantAddr     = `want an address or a network such as "ip:192.0.2.7" or "ip:2001:db8::/64"`
 	)
 
 	for text, want := range map[string][]string{
@@ -255,9 +255,9 @@ func TestOverrideMistakes(t *testing.T) {
 		overriding(`"ip:192.0.2.0/24x"`):        {`5:44: subject is "ip:192.0.2.0/24x": ` + wantAddr},
 		overriding(`"ip:192.0.2.7/24"`):         {`5:44: subject is "ip:192.0.2.7/24": the address has bits beyond its first 24; want "ip:192.0.2.0/24"`},
 		overriding(`"ip:2001:db8::1/32"`):       {`5:44: subject is "ip:2001:db8::1/32": the address has bits beyond its first 32; want "ip:2001:db8::/32"`},
-		overriding(`"ip:2001:db8::1"`):          {`5:44: subject is "ip:2001:db8::1": IPv6 clients count by their /64 network; want "ip:2001:db8::/64"`},
-		overriding(`"ip:2001:db8::/96"`):        {`5:44: subject is "ip:2001:db8::/96": IPv6 clients count by their /64 network; want "ip:2001:db8::/64"`},
-		overriding(`"ip:fe80::1%eth0"`):         {`5:44: subject is "ip:fe80::1%eth0": IPv6 clients count by their /64 network; want "ip:fe80::/64"`},
+		overriding(`"ip:2001:db8::1"`):          {`5:44: subject is "ip:2001:db8::1": IPv6 clients count by their network, of 64 bits or less; want one such as "ip:2001:db8::/64"`},
+		overriding(`"ip:2001:db8::/96"`):        {`5:44: subject is "ip:2001:db8::/96": IPv6 clients count by their network, of 64 bits or less; want one such as "ip:2001:db8::/64"`},
+		overriding(`"ip:fe80::1%eth0"`):         {`5:44: subject is "ip:fe80::1%eth0": IPv6 clients count by their network, of 64 bits or less; want one such as "ip:fe80::/64"`},
 		overriding(`"ip:::ffff:192.0.2.7"`):     {`5:44: subject is "ip:::ffff:192.0.2.7": it is an IPv4 address in IPv6 form; want "ip:192.0.2.7"`},
 		overriding(`"ip:::ffff:192.0.2.7/120"`): {`5:44: subject is "ip:::ffff:192.0.2.7/120": it is an IPv4 address in IPv6 form; want "ip:192.0.2.0/24"`},
 		overriding(`"192.0.2.7/24"`):            {`5:44: subject is "192.0.2.7/24": keys that are addresses begin with ip:; want "ip:192.0.2.0/24"`},

@@ -1,0 +1,45 @@
+package overrides_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
+)
+
+// Subjects that no key function returns are errors that say what would be right: an override
+// of one would have no effect.
+func TestCheckSubject(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"sub:alice":        "",
+		"anything/64":      "",
+		"ip:192.0.2.7":     "",
+		"ip:2001:db8::/64": "",
+		"ip:2001:db8::/48": "", // of keyfunc.IPv6Prefix
+
+		"":                        "want the text of a key",
+		strings.Repeat("x", 1001): "of 1 to 1000 bytes",
+		"ip:office":               `want an address or a network such as "ip:192.0.2.7" or "ip:2001:db8::/64"`,
+		"192.0.2.7":               `want "ip:192.0.2.7"`,
+		"2001:db8::1":             `want one such as "ip:2001:db8::/64"`,
+		"2001:db8::/64":           `want "ip:2001:db8::/64"`,
+		"2001:db8::/96":           `want one such as "ip:2001:db8::/64"`,
+		"192.0.2.0/24":            `a network; want an address such as "ip:192.0.2.0"`,
+		"ip:2001:db8::1":          `want one such as "ip:2001:db8::/64"`,
+		"ip:fe80::1%eth0":         `want one such as "ip:fe80::/64"`,
+		"ip:2001:db8::/96":        `want one such as "ip:2001:db8::/64"`,
+		"ip:2001:db8::1/64":       `want "ip:2001:db8::/64"`,
+		"ip:2001:DB8:0:0::/64":    `want "ip:2001:db8::/64"`,
+		"::ffff:192.0.2.7":        `want "ip:192.0.2.7"`,
+		"ip:::ffff:192.0.2.7":     `want "ip:192.0.2.7"`,
+		"ip:::ffff:192.0.2.7/128": `want "ip:192.0.2.7"`,
+		"ip:192.0.2.7/32":         `want "ip:192.0.2.7"`,
+		"ip:192.0.2.0/24":         `a network; want an address such as "ip:192.0.2.0", or put the network into the file of policies`,
+	} {
+		err := overrides.CheckSubject(s)
+		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.80q: got %v; want %q", s, err, want)
+		}
+	}
+}
