@@ -32,8 +32,8 @@ const (
 	// The fields describe the policy with the fewest units left or, on a denial, the
 	// denying policy with the longest wait. A denial that no wait helps has no
 	// Retry-After and of these fields at most RateLimit-Policy: a client may take Reset
-	// for the time of a retry. A period that is not whole seconds is rounded up, with as
-	// many units as it then allows: 10 in 100 ms is 100;w=1.
+	// for the time of a retry. A period that is not whole seconds is written as its
+	// smallest multiple that is: 10 in 100 ms is 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of

@@ -128,7 +128,7 @@ RateLimit: "all";r=8;t=1
 		{"seconds and a half", middleware.Policy{Name: "all", Limit: gcra.Limit{Count: 3, Per: 1500 * time.Millisecond}}, 0, `RateLimit-Limit: 3
 RateLimit-Remaining: 1
 RateLimit-Reset: 1
-RateLimit-Policy: "all";q=4;w=2
+RateLimit-Policy: "all";q=6;w=3
 RateLimit: "all";r=1;t=1
 `},
 		{"by request", middleware.Policy{Name: "all", LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(7) }}, 0, `RateLimit-Limit: 7

@@ -64,9 +64,10 @@ func (t *policyText) appendPolicy(b []byte, c *gcra.Charge) []byte {
 // maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// window returns the limit as q units in w whole seconds: those of its period, rounded up, and
-// the units that it allows in them, rounded down. For a quota w is the length of the period that
-// was charged: a month has 28 to 31 days.
+// window returns the limit as q units in w whole seconds: its smallest multiple
+// that has whole seconds or, if that is too large to write, the nearest limit
+// below. For a quota w is the length of the period that was charged: a month has 28 to
+// 31 days.
 func window(c *gcra.Charge) (q, w int64) {
 	l := &c.Limit
 	if l.IsQuota() {
@@ -78,10 +79,23 @@ func window(c *gcra.Charge) (q, w int64) {
 		return l.Count, int64(end.Sub(begin) / time.Second)
 	}
 
+	common := gcd(int64(l.Per), int64(time.Second))
+	w = int64(l.Per) / common
+	if times := int64(time.Second) / common; l.Count <= maxInteger/times && w <= maxInteger {
+		return l.Count * times, w
+	}
+
 	w = seconds(l.Per)
 	hi, lo := bits.Mul64(uint64(l.Count), uint64(w)*uint64(time.Second))
 	n, _ := bits.Div64(hi, lo, uint64(l.Per)) // fits: Count is at most one a microsecond
 	return int64(min(n, maxInteger)), w
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // appendQuoted appends s, printable ASCII, as a string of RFC 9651.
