@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 )
 
 func TestMain(m *testing.M) {
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv("RATELIMIT_TEST_SERVE") != "":
 		serve(api(context.Background(), os.Getenv("REDIS_URL"), os.Getenv("RATELIMIT_TEST_SERVE")))
 	}
+	parallel.AtMost(5) // the faults, which wait
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
