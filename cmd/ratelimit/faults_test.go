@@ -81,11 +81,10 @@ func nodeKilled(t *testing.T) *faulty {
 	}
 }
 
-// The clients have the settings of go-redis, with which a call may take long.
 func nodeSuspended(t *testing.T) *faulty {
 	c := redistest.StartCluster(t)
 	return &faulty{
-		dial:  func() redis.UniversalClient { return redis.NewClusterClient(c.Options()) },
+		dial:  func() redis.UniversalClient { return clientOf(t, urlOf(c)) },
 		url:   func() string { return urlOf(c) },
 		fails: func() { masterOf(t, c).Pause() },
 	}

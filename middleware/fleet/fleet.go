@@ -33,7 +33,8 @@ import (
 // Config configures [New]. Use keyed literals: fields may be added.
 type Config struct {
 	// Client is of the Redis that the command writes to. It needs the right to read one key;
-	// SECURITY.md has the line. Required.
+	// SECURITY.md has the line. For a cluster, make it with redisstore.ClientOptions: with the
+	// timeouts of go-redis, a node that hangs delays changes. Required.
 	Client redis.UniversalClient
 
 	// Prefix is that of the command and of redisstore; "" means "rl:".
