@@ -16,6 +16,7 @@ const (
 	RedisKeysApart   Code = "redis-keys-apart"  // a proxy that runs scripts away from their keys
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
+	RedisSettings    Code = "redis-settings"    // a client whose deadlines do not bound a call, which costs a lone caller time
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
 	RedisGrants      Code = "redis-grants"      // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
@@ -46,7 +47,7 @@ const (
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisEvicts, RedisGrants, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisGrants, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, RouteStripped, NotForRPC,
 }
@@ -57,7 +58,7 @@ func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
-	case RouteApart, RouteStripped:
+	case RedisSettings, RouteApart, RouteStripped:
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

@@ -92,26 +92,3 @@ func TestSendAgainInTime(t *testing.T) {
 		t.Errorf("got %v after sending %q; want TRYAGAIN, sent once", cmd.Err(), server.sent)
 	}
 }
-
-// Both settings are needed.
-func TestBoundsCalls(t *testing.T) {
-	const timeout = 50 * time.Millisecond
-	for _, tt := range []struct {
-		name   string
-		client redis.UniversalClient
-		bounds bool
-	}{
-		{"both settings", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout}), true},
-		{"none", redis.NewClient(&redis.Options{}), false},
-		{"no PoolTimeout", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}), false},
-		{"no ContextTimeoutEnabled", redis.NewClient(&redis.Options{PoolTimeout: timeout}), false},
-		{"a longer PoolTimeout", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout + 1}), false},
-		{"a cluster", redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, PoolTimeout: timeout}), false},
-		{"a ring", redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true, PoolTimeout: timeout}), false},
-	} {
-		if got := BoundsCalls(tt.client, timeout); got != tt.bounds {
-			t.Errorf("%s: BoundsCalls is %v; want %v", tt.name, got, tt.bounds)
-		}
-		_ = tt.client.Close()
-	}
-}

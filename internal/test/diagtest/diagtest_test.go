@@ -29,7 +29,7 @@ func TestQuiet(t *testing.T) {
 	}{
 		{"a problem", report(diag.PolicyFailed), nil, 1},
 		{"an exception", report(diag.PolicyFailed), []diag.Code{diag.PolicyFailed}, 0},
-		{"a hint", report(diag.RouteApart), nil, 0},
+		{"a hint", report(diag.RedisSettings), nil, 0},
 		{"a slow machine", report(diag.RedisUnreachable), nil, 0},
 		{"a Logger of its own", own, nil, 0},
 		{"tests that fail", func() int { return 2 }, nil, 2},
