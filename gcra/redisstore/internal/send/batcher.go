@@ -163,9 +163,13 @@ func (b *batcher) call(batch *batch) (inTime bool) {
 	}
 
 	deadline, left := b.until(batch)
+	ctx := &callContext{context.Background(), deadline, nil}
+	if b.sender.inline {
+		ctx.done = batch.expired
+	}
 	batch.batcher = b
 	batch.timer.Reset(left)
-	batch.send(&callContext{context.Background(), deadline, batch.expired})
+	batch.send(ctx)
 	if !batch.timer.Stop() {
 		return false
 	}
