@@ -137,8 +137,8 @@ func is[T error](err error) bool {
 
 // IsTimeout reports whether an error is that of a deadline: of a context, or of a connection.
 func IsTimeout(err error) bool {
-	deadline, ok := errors.AsType[net.Error](err)
-	return ok && deadline.Timeout()
+	network, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && network.Timeout()
 }
 
 // NoAnswer is the error of a call whose time is up.

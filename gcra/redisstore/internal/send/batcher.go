@@ -51,7 +51,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 	b.deadline.Store(q.deadline)
 
 	b.mu.Lock()
-	if b.breaker.denies() {
+	if b.breaker.denies(b.inFlight) {
 		b.mu.Unlock()
 		q.fail(ErrUnavailable)
 		return
@@ -163,9 +163,13 @@ func (b *batcher) call(batch *batch) (inTime bool) {
 	}
 
 	deadline, left := b.until(batch)
+	ctx := &callContext{context.Background(), deadline, nil}
+	if b.sender.inline {
+		ctx.done = batch.expired
+	}
 	batch.batcher = b
 	batch.timer.Reset(left)
-	batch.send(&callContext{context.Background(), deadline, batch.expired})
+	batch.send(ctx)
 	if !batch.timer.Stop() {
 		return false
 	}
@@ -187,15 +191,16 @@ func (b *batch) expire() {
 
 // begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
 func (b *batcher) begin(batch *batch) (ok bool) {
-	ok, batch.probe = b.breaker.allow()
+	var err error
+	batch.done, err = b.breaker.allow()
 	for q := range batch.requests() {
-		if ok {
+		if err == nil {
 			b.sender.Before(q)
 		} else {
-			q.fail(ErrUnavailable)
+			q.fail(err)
 		}
 	}
-	return ok
+	return err == nil
 }
 
 // end answers the requests of a batch, each of which has its answer or its error.
@@ -204,7 +209,7 @@ func (b *batcher) end(batch *batch, err error) {
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
 	// A caller that is answered may call again at once, and is to find what the breaker has learned.
-	b.breaker.count(err, batch.probe)
+	batch.done(err)
 	if err != nil {
 		b.note(result)
 	}
@@ -222,7 +227,7 @@ func (b *batcher) end(batch *batch, err error) {
 
 // note does the bookkeeping of a batch.
 func (b *batcher) note(r Result) {
-	r.Open = !b.breaker.closed()
+	r.Open = b.breaker.notClosed.Load()
 	b.sender.learnTopology(r.Err)
 	b.sender.After(r)
 }

@@ -3,12 +3,13 @@ package send
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -17,16 +18,14 @@ var ErrUnavailable = errors.New("unavailable after several failures")
 
 // A breaker denies batches to a server that has failed, so that callers lose microseconds and not a Timeout each. When it
 // has been open for a while, one batch is sent as a probe; if that is answered, the breaker closes.
-//
-//  1. It is closed while fewer than tripAfter batches in a row have failed.
-//  2. Otherwise one batch at a time is allowed, the probe, and none before probeAt.
-//  3. While it is not closed, only the result of a probe counts: a batch that was sent before says nothing of the server now.
 type breaker struct {
-	clock   *buckets.Clock
-	pause   int64        // before a probe, in ticks
-	failed  atomic.Int64 // batches in a row
-	probing atomic.Bool
-	probeAt atomic.Int64
+	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
+	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
+
+	// While it is closed and nothing has failed, a success changes nothing and is not passed on, which saves the circuit's lock.
+	mu        sync.Mutex  // held while the circuit gets a result and failing is set
+	failing   atomic.Bool // it has counted a failure since the last success
+	uncounted func(error) // what allow returns while it is closed and not failing
 }
 
 const (
@@ -38,49 +37,60 @@ const (
 	minOpen = 500 * time.Millisecond
 )
 
-func newBreaker(clock *buckets.Clock) *breaker {
-	return &breaker{clock: clock, pause: tat.Ticks(minOpen + rand.N(minOpen))}
+func newBreaker() *breaker {
+	b := new(breaker)
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:  1,
+		Timeout:      minOpen + rand.N(minOpen),
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+		IsSuccessful: func(err error) bool { return !rediskit.Down(err) },
+		OnStateChange: func(_ string, _, to gobreaker.State) {
+			b.notClosed.Store(to != gobreaker.StateClosed)
+		},
+	})
+	b.uncounted = func(err error) {
+		if !rediskit.Down(err) && !b.failing.Load() { // another call may have failed meanwhile
+			return
+		}
+		if done, open := b.circuit.Allow(); open == nil {
+			b.count(done, err)
+		}
+	}
+	return b
 }
 
-func (b *breaker) closed() bool { return b.failed.Load() < tripAfter }
+// allow returns [ErrUnavailable] if no call may be made. Otherwise done gets its error.
+func (b *breaker) allow() (done func(error), err error) {
+	if !b.failing.Load() && !b.notClosed.Load() {
+		return b.uncounted, nil
+	}
 
-// due reports whether the time of the next probe has come.
-func (b *breaker) due() bool { return b.clock.Now() >= b.probeAt.Load() }
+	counted, err := b.circuit.Allow()
+	if err != nil {
+		return nil, ErrUnavailable
+	}
+	return func(err error) { b.count(counted, err) }, nil
+}
+
+// count tells the circuit the result of a call.
+func (b *breaker) count(done func(error), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	done(err)
+	b.failing.Store(b.circuit.Counts().ConsecutiveFailures > 0)
+}
+
+func (b *breaker) state() gcra.BreakerState { return states[b.circuit.State()] }
+
+var states = [...]gcra.BreakerState{
+	gobreaker.StateClosed: gcra.BreakerClosed, gobreaker.StateHalfOpen: gcra.BreakerHalfOpen, gobreaker.StateOpen: gcra.BreakerOpen,
+}
 
 // denies reports whether a request need not be submitted: the breaker is open, or a probe is in flight.
-func (b *breaker) denies() bool { return !b.closed() && (b.probing.Load() || !b.due()) }
-
-// allow reports whether a batch may be sent, and whether it is the probe. If it may, count gets its error.
-func (b *breaker) allow() (ok, probe bool) {
-	if b.closed() {
-		return true, false
+func (b *breaker) denies(inFlight int) bool {
+	if !b.notClosed.Load() {
+		return false
 	}
-	probe = b.due() && b.probing.CompareAndSwap(false, true)
-	return probe, probe
-}
-
-// count counts the result of a batch.
-func (b *breaker) count(err error, probe bool) {
-	switch {
-	case !probe && !b.closed(): // invariant 3
-		return
-	case !rediskit.Down(err):
-		b.failed.Store(0)
-	case b.failed.Add(1) >= tripAfter:
-		b.probeAt.Store(b.clock.Now() + b.pause)
-	}
-
-	if probe {
-		b.probing.Store(false)
-	}
-}
-
-func (b *breaker) state() gcra.BreakerState {
-	switch {
-	case b.closed():
-		return gcra.BreakerClosed
-	case b.probing.Load() || b.due():
-		return gcra.BreakerHalfOpen
-	}
-	return gcra.BreakerOpen
+	state := b.state()
+	return state == gcra.BreakerOpen || state == gcra.BreakerHalfOpen && inFlight > 0
 }

@@ -119,7 +119,7 @@ func (s *Sender) batcherOf(node *redis.Client) *batcher {
 }
 
 func (s *Sender) newBatcher(server string) *batcher {
-	return &batcher{sender: s, Server: server, breaker: newBreaker(s.Clock)}
+	return &batcher{sender: s, Server: server, breaker: newBreaker()}
 }
 
 // clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise that of the store, which finds the

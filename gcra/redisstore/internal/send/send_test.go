@@ -132,6 +132,31 @@ func TestPartsOfARequestSentAgainAreNotLate(t *testing.T) {
 	})
 }
 
+// The context of a call ends at the deadline, and not before, for a client that bounds calls. Any other client may
+// finish its dial and its handshake for later calls.
+func TestContextOfACall(t *testing.T) {
+	for _, bounds := range []bool{false, true} {
+		bubble(t, func(t *testing.T, s *Sender, calls *calls) {
+			s.inline = bounds
+			var ctx context.Context
+			calls.seen = func(c context.Context) { ctx = c }
+			calls.end = []time.Duration{2 * s.Timeout}
+			go take(t, s, "send:{a}:p")
+
+			time.Sleep(s.Timeout - 1)
+			synctest.Wait()
+			if err := ctx.Err(); err != nil {
+				t.Errorf("bounds calls %v: got %v before the deadline; want none", bounds, err)
+			}
+			time.Sleep(1)
+			synctest.Wait()
+			if ended := errors.Is(ctx.Err(), context.DeadlineExceeded); ended != bounds || (ctx.Done() != nil) != bounds {
+				t.Errorf("bounds calls %v: got %v at the deadline; want that it ends: %v", bounds, ctx.Err(), bounds)
+			}
+		})
+	}
+}
+
 // bubble runs a test of a sender whose calls end when the test says, by a clock that does not wait.
 func bubble(t *testing.T, test func(*testing.T, *Sender, *calls)) {
 	// What is in the pools belongs to one bubble.
@@ -171,10 +196,14 @@ type calls struct {
 	begin time.Time
 	end   []time.Duration
 	err   error
+	seen  func(context.Context) // if not nil, gets the context of each
 	n     atomic.Int64
 }
 
 func (c *calls) call(ctx context.Context) error {
+	if c.seen != nil {
+		c.seen(ctx)
+	}
 	if n := int(c.n.Add(1)); n <= len(c.end) {
 		time.Sleep(c.end[n-1] - time.Since(c.begin))
 		return c.err

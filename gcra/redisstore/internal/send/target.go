@@ -42,7 +42,7 @@ func (s *Sender) Target(key string) Target {
 }
 
 // Open reports whether the breaker is not closed.
-func (t Target) Open() bool { return !t.breaker.closed() }
+func (t Target) Open() bool { return t.breaker.notClosed.Load() }
 
 // Share is what the keys of one call have in common.
 func (t Target) Share(key string) string {
