@@ -24,7 +24,7 @@ func denial(d *Decision) error {
 
 	code, text := connect.CodeResourceExhausted, "The call was denied because a rate limit is used up."
 	switch {
-	case d.Status() != http.StatusTooManyRequests:
+	case d.Status() == http.StatusServiceUnavailable:
 		code, text = connect.CodeUnavailable, "The call was denied because the service cannot check its rate limits at the moment."
 	case slices.ContainsFunc(d.Results, func(p PolicyResult) bool { return p.Banned && !p.Shadow }):
 		text = "The call was denied because its client is banned."

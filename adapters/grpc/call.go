@@ -67,7 +67,7 @@ func (c *call) deny(d *Decision) error {
 
 	denial := status.New(codes.ResourceExhausted, "The call was denied because a rate limit is used up.")
 	switch {
-	case d.Status() != http.StatusTooManyRequests:
+	case d.Status() == http.StatusServiceUnavailable:
 		denial = status.New(codes.Unavailable, "The call was denied because the service cannot check its rate limits at the moment.")
 	case slices.ContainsFunc(d.Results, func(p PolicyResult) bool { return p.Banned && !p.Shadow }):
 		denial = status.New(codes.ResourceExhausted, "The call was denied because its client is banned.")

@@ -116,10 +116,16 @@ func Bans(t *testing.T, serve Serve) {
 	banned := func(string) (middleware.Override, bool) {
 		return middleware.Override{Banned: true, Until: time.Now().Add(time.Hour)}, true
 	}
-	call := serve(t, middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), RPC: true},
-		middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5), Override: banned})))
-	if _, err := call(nil); err == nil || !strings.HasSuffix(err.Error(), "The call was denied because its client is banned.") {
-		t.Errorf("got %v; want that the client is banned", err)
+	for _, cfg := range []middleware.Config{
+		{RPC: true},
+		{BanStatus: http.StatusForbidden}, // of a limiter that serves HTTP too
+	} {
+		cfg.Store = gcra.NewMemory()
+		call := serve(t, middleware.Must(middleware.New(cfg,
+			middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5), Override: banned})))
+		if _, err := call(nil); err == nil || !strings.HasSuffix(err.Error(), "The call was denied because its client is banned.") {
+			t.Errorf("%+v: got %v; want that the client is banned", cfg, err)
+		}
 	}
 }
 
