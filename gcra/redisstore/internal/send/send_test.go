@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -152,6 +153,49 @@ func TestContextOfACall(t *testing.T) {
 			synctest.Wait()
 			if ended := errors.Is(ctx.Err(), context.DeadlineExceeded); ended != bounds || (ctx.Done() != nil) != bounds {
 				t.Errorf("bounds calls %v: got %v at the deadline; want that it ends: %v", bounds, ctx.Err(), bounds)
+			}
+		})
+	}
+}
+
+// Replies come just before the deadline, at it and just after it. Each request has one answer or one error, is learned once
+// for each time that it is sent, and no batch is used again while it expires.
+func TestRepliesAtTheDeadline(t *testing.T) {
+	for _, bounds := range []bool{false, true} {
+		bubble(t, func(t *testing.T, s *Sender, calls *calls) {
+			s.inline = bounds
+			var sent, learned atomic.Int64
+			s.Before = func(*Request) { sent.Add(1) }
+			s.Learn = func(*Request, int64, int64) { learned.Add(1) }
+			calls.end = make([]time.Duration, 1<<16)
+			calls.err = serverError("NOPERM this user has no permissions")
+			calls.seen = func(ctx context.Context) {
+				deadline, _ := ctx.Deadline()
+				time.Sleep(time.Until(deadline) + time.Duration(rand.IntN(5)-2)*tat.Tick)
+			}
+
+			var callers sync.WaitGroup
+			for i := range 16 {
+				callers.Go(func() {
+					for j := range 500 {
+						q := NewRequest([]buckets.Charge{{Params: tat.Params{Emission: 1, Capacity: 1, Room: 1, Top: 1, Inc: 1}}}, false)
+						q.Keys = append(q.Keys, fmt.Sprintf("send:{%d}:p", i*j%7))
+						if err := s.Send(context.Background(), q); err != nil || q.Err == nil {
+							t.Errorf("got %v, %v; want an error of the call", err, q.Err)
+						}
+						if errors.Is(q.Err, ErrUnavailable) {
+							time.Sleep(2 * minOpen)
+						}
+						q.Free()
+						time.Sleep(time.Duration(rand.IntN(3)) * tat.Tick)
+					}
+				})
+			}
+			callers.Wait()
+			time.Sleep(s.Timeout)
+			synctest.Wait()
+			if sent.Load() != learned.Load() || sent.Load() < 100 || s.only.inFlight != 0 || len(s.only.waiting) != 0 {
+				t.Errorf("got %d sent, %d learned, %d senders, %d waiting; want at least 100 sent, as many learned, and no more", sent.Load(), learned.Load(), s.only.inFlight, len(s.only.waiting))
 			}
 		})
 	}
