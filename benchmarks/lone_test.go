@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -51,9 +52,10 @@ func lone(b *testing.B, name string, client *redis.Client, check check) {
 		var took [2][]time.Duration
 		failed := 0
 		for i := 0; b.Loop(); i++ {
-			for j, call := range calls {
+			first := rand.IntN(2)
+			for _, j := range []int{first, 1 - first} {
 				begin := time.Now()
-				err := call(list[i%len(list)])
+				err := calls[j](list[i%len(list)])
 				took[j] = append(took[j], time.Since(begin))
 				if err == nil {
 					continue
