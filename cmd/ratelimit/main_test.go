@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv("RATELIMIT_TEST_SERVE") != "":
 		serve(api(context.Background(), os.Getenv("REDIS_URL"), os.Getenv("RATELIMIT_TEST_SERVE")))
 	}
-	parallel.AtMost(5) // the faults, which wait
+	parallel.AtMost(8) // most of the time they wait
 	os.Exit(diagtest.Quiet(m).Run())
 }
 

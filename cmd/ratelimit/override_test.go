@@ -110,7 +110,13 @@ const apiPolicies = "policies: [{name: client, key: client, limit: 5/hour}]"
 // An operator finds the most limited subject of three servers, sees why, lets it through for
 // an hour, and takes that back; then bans it.
 func TestOperator(t *testing.T) {
-	s := server(t)
+	t.Parallel()
+	s := redistest.Start(t)
+	command := func(args []string, parts ...string) {
+		t.Helper()
+		want(t, 0, append(args, "--redis", s.URL()), parts...)
+	}
+
 	policies := file(t, apiPolicies)
 	var servers []http.Handler
 	for range 3 {
@@ -134,22 +140,22 @@ func TestOperator(t *testing.T) {
 	}
 	everywhere("429true")
 
-	if got := top(t, "--policies", policies)["client"].Subjects[0]; got.Subject != "ip:192.0.2.7" || got.Used != 5 {
+	if got := top(t, "--policies", policies, "--redis", s.URL())["client"].Subjects[0]; got.Subject != "ip:192.0.2.7" || got.Used != 5 {
 		t.Errorf("got %+v; want ip:192.0.2.7", got)
 	}
-	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "client  5/hour  0 ")
-	want(t, 0, []string{"override", "set", "ip:192.0.2.7", "none", "--for", "1h", "--why", "import"}, "set: ip:192.0.2.7: no limit in all policies, ends in 1h (20")
+	command([]string{"peek", "ip:192.0.2.7", "--policies", policies}, "client  5/hour  0 ")
+	command([]string{"override", "set", "ip:192.0.2.7", "none", "--for", "1h", "--why", "import"}, "set: ip:192.0.2.7: no limit in all policies, ends in 1h (20")
 	everywhere("200false")
-	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "none (import, by ", "ends in ")
-	want(t, 0, []string{"override", "list"}, "ip:192.0.2.7", "all policies", "none", "import")
+	command([]string{"peek", "ip:192.0.2.7", "--policies", policies}, "none (import, by ", "ends in ")
+	command([]string{"override", "list"}, "ip:192.0.2.7", "all policies", "none", "import")
 
-	want(t, 0, []string{"override", "unset", "ip:192.0.2.7"}, "taken back: ip:192.0.2.7: no limit in all policies")
+	command([]string{"override", "unset", "ip:192.0.2.7"}, "taken back: ip:192.0.2.7: no limit in all policies")
 	everywhere("429true")
 
-	want(t, 0, []string{"ban", "ip:192.0.2.7", "--for", "1h"}, "set: ip:192.0.2.7: banned in all policies")
+	command([]string{"ban", "ip:192.0.2.7", "--for", "1h"}, "set: ip:192.0.2.7: banned in all policies")
 	everywhere("403true")
-	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "banned (by ")
-	want(t, 0, []string{"override", "list"}, "banned")
+	command([]string{"peek", "ip:192.0.2.7", "--policies", policies}, "banned (by ")
+	command([]string{"override", "list"}, "banned")
 }
 
 // A wrong override is not set, and the message says what would be right.

@@ -239,6 +239,7 @@ func TestResetUnderOverride(t *testing.T) {
 
 // What is wrong with Redis, the command says in the words of Store.Ping.
 func TestRedisProblems(t *testing.T) {
+	t.Parallel()
 	plain := redistest.Start(t)
 	certificates := redistest.NewCertificates(t)
 	overTLS := redistest.StartTLS(t, certificates)

@@ -15,8 +15,11 @@ import (
 // A server that was suspended learns of what was set and taken back meanwhile, and a ban that
 // has ended does not come back.
 func TestSuspendedServer(t *testing.T) {
-	server(t)
-	cmd, got := process(t, "RATELIMIT_TEST_SERVE="+file(t, "policies: [{name: client, key: client, limit: 1000000/hour}]"))
+	t.Parallel()
+	s := redistest.Start(t)
+	command := func(args ...string) string { return want(t, 0, append(args, "--redis", s.URL())) }
+
+	cmd, got := process(t, "REDIS_URL="+s.URL(), "RATELIMIT_TEST_SERVE="+file(t, "policies: [{name: client, key: client, limit: 1000000/hour}]"))
 	answer := func(addr string) string {
 		t.Helper()
 		return strings.TrimRight(got(addr), "truefals")
@@ -27,19 +30,18 @@ func TestSuspendedServer(t *testing.T) {
 		redistest.Eventually(t, busyMachine, addr+" to get "+http.StatusText(status), func() bool { return answer(addr) == fmt.Sprint(status) })
 	}
 
-	want(t, 0, []string{"ban", "ip:192.0.2.1", "--for", "1h"})
-	want(t, 0, []string{"ban", "ip:192.0.2.2", "--for", "8s"})
+	command("ban", "ip:192.0.2.1", "--for", "1h")
+	command("ban", "ip:192.0.2.2", "--for", "8s")
 	becomes("192.0.2.1", http.StatusForbidden)
 
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	want(t, 0, []string{"override", "unset", "ip:192.0.2.1"})
-	want(t, 0, []string{"ban", "ip:192.0.2.3", "--for", "1h"})
+	command("override", "unset", "ip:192.0.2.1")
+	command("ban", "ip:192.0.2.3", "--for", "1h")
 
 	redistest.Eventually(t, busyMachine, "the end of the short ban", func() bool {
-		_, stdout, _ := ran("override", "list")
-		return !strings.Contains(stdout, "192.0.2.2")
+		return !strings.Contains(command("override", "list"), "192.0.2.2")
 	})
 
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {

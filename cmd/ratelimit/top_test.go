@@ -92,6 +92,7 @@ func TestTop(t *testing.T) {
 
 // A cluster is read on all its nodes.
 func TestTopOfACluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	url := "redis://" + strings.Join(cluster.Addrs(), ",")
 	fill(t, cluster.Client(), 300)
