@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	redistest.Child(serviceProcessURL, serviceProcess)
 	// Parallel tests have servers of their own, and as much time as they need. Those with narrow times, with goroutines
 	// to count, or with the log of go-redis run alone.
-	parallel.AtMost(6)
+	parallel.AtMost(8)
 	debug.SetGCPercent(400) // the embedded Redis makes a Lua state for each script, and little of the heap stays
 	os.Exit(diagtest.Quiet(m).Run())
 }

@@ -122,6 +122,7 @@ func TestRequestSentAgainIsNotLate(t *testing.T) {
 
 // A request that is sent again, when little of its time is left, takes none from those that have not been sent before.
 func TestRequestSentAgainLeavesOthersTheirTime(t *testing.T) {
+	t.Parallel()
 	const left = 2 * time.Second // of the Timeout, when the request comes back
 
 	var later, tries atomic.Int64

@@ -75,6 +75,7 @@ const fewScripts = 400 * 20 / 4
 // On a cluster one script decides for all subjects of a node, or one for each
 // subject where the server runs no such script.
 func TestOneScriptForEachNode(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"plain": nil, "without GET": {"--rename-command", "GET", ""}} {
 		t.Run(name, func(t *testing.T) {
 			cluster := redistest.StartCluster(t, args...)
@@ -105,6 +106,7 @@ func TestOneScriptForEachNode(t *testing.T) {
 // Masters without memory answer a script for several slots with an error, and count as
 // failed. When they have memory again, their batches are one script again.
 func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	if !runsFlags(t, cluster.Nodes[0]) {
 		t.Skip("needs a server that runs scripts for several slots, such as Redis 7.0")

@@ -23,7 +23,7 @@ var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 func TestMain(m *testing.M) {
 	redistest.Child(limitedURL, limitedServer)
 	redistest.Child(soakURL, soakServer)
-	parallel.AtMost(4)
+	parallel.AtMost(6)
 	code := m.Run()
 	sharedCluster.stop()
 	sharedSentinel.stop()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +24,6 @@ const (
 	slots    = 16384
 	nodeTime = "1000" // ms until a node without an answer counts as failing
 )
-
-// forming is held while a cluster forms. Of two that formed at once on a busy machine, neither was whole after a minute.
-var forming sync.Mutex
 
 // Cluster is a Redis Cluster of three masters, each with a replica.
 type Cluster struct {
@@ -59,75 +56,65 @@ func startCluster(t testing.TB, certs *Certificates, args []string) *Cluster {
 		"--cluster-announce-ip", "127.0.0.1",
 	}, replicating(args))
 
-	forming.Lock()
-	defer forming.Unlock()
-	servers, err := bootAll(t, slices.Repeat([]options{{args: args, bus: true, certs: certs}}, nodes)...)
+	for attempt := 1; ; attempt++ {
+		c, err := tryCluster(t, certs, args)
+		if err == nil {
+			return c
+		}
+		if !errors.Is(err, errPortTaken) || attempt == 10 {
+			t.Fatalf("the cluster did not form: %v", err)
+		}
+	}
+}
+
+// tryCluster boots nodes that know each other from the start. Nodes that meet forget those that do not answer in time, so on
+// a busy machine they may not all meet.
+func tryCluster(t testing.TB, certs *Certificates, args []string) (*Cluster, error) {
+	ids, all := make([]string, nodes), make([]options, nodes)
+	for i := range all {
+		port, err := freePort(true)
+		if err != nil {
+			return nil, err
+		}
+		ids[i] = fmt.Sprintf("%020x%020x", rand.Uint64(), rand.Uint64())
+		all[i] = options{args: args, port: port, certs: certs}
+	}
+
+	for i := range all {
+		all[i].nodes = nodesFile(ids, all, i)
+	}
+	servers, err := bootAll(t, all...)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 
 	c := &Cluster{Nodes: servers, t: t}
-	if err := c.form(); err != nil {
-		t.Fatalf("the cluster did not form: %v", err)
-	}
-	return c
-}
-
-// form makes a cluster of nodes that know nothing of each other.
-func (c *Cluster) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), formation)
 	defer cancel()
-
-	ids := make([]string, nodes)
-	for i, s := range c.Nodes {
-		// With different epochs the nodes need not agree on which is newer.
-		if err := s.Client().Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
-			return s.explain(err)
-		}
-
-		if i < masters {
-			first, last := i*slots/masters, (i+1)*slots/masters-1
-			if err := s.Client().ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
-				return s.explain(err)
-			}
-		}
-
-		var err error
-		if ids[i], err = s.Client().Do(ctx, "cluster", "myid").Text(); err != nil {
-			return s.explain(err)
-		}
-	}
-
-	// Gossip would spread one meeting to all nodes; introducing every node to every
-	// other is faster.
-	for i, s := range c.Nodes {
-		for _, other := range c.Nodes[i+1:] {
-			host, port, err := net.SplitHostPort(other.Addr)
-			if err != nil {
-				return err
-			}
-			if err := s.Client().Do(ctx, "cluster", "meet", host, port).Err(); err != nil {
-				return s.explain(err)
-			}
-		}
-	}
-
-	for i, s := range c.Nodes[masters:] {
-		// An error until the node knows its master.
-		if err := poll(formation, func() error {
-			return s.Client().Do(ctx, "cluster", "replicate", ids[i]).Err()
-		}); err != nil {
-			return s.explain(err)
-		}
-	}
-
 	for i, s := range c.Nodes {
 		if err := poll(formation, func() error { return c.healthy(ctx, i, ids) }); err != nil {
-			return s.explain(err)
+			return nil, s.explain(err)
 		}
 	}
+	return c, nil
+}
 
-	return nil
+// nodesFile is the nodes.conf of node i, in the form of CLUSTER NODES, see healthyNodes. With different epochs the nodes need
+// not agree on which is newer.
+func nodesFile(ids []string, all []options, i int) string {
+	var b strings.Builder
+	for j, o := range all {
+		role, master, held := "master", "-", fmt.Sprintf("%d-%d", j*slots/masters, (j+1)*slots/masters-1)
+		if j >= masters {
+			role, master, held = "slave", ids[j-masters], ""
+		}
+		if j == i {
+			role = "myself," + role
+		}
+		fmt.Fprintf(&b, "%s 127.0.0.1:%d@%d %s %s 0 0 %d connected %s\n", ids[j], o.port, o.port+busDistance, role, master, j%masters+1, held)
+	}
+	fmt.Fprintf(&b, "vars currentEpoch %d lastVoteEpoch 0\n", masters)
+	return b.String()
 }
 
 // healthy returns nil if node i sees the cluster as it should be.

@@ -63,6 +63,8 @@ func Start(t testing.TB, args ...string) *Server {
 type options struct {
 	args     []string
 	bus      bool                  // it needs the port of the cluster bus, too
+	port     int                   // 0: any free one
+	nodes    string                // the file that says what it knows of its cluster
 	sentinel func(port int) string // the configuration file of a sentinel
 	certs    *Certificates         // it speaks TLS only
 }
@@ -76,7 +78,7 @@ func boot(t testing.TB, o options) (*Server, error) {
 	// Another process may take the port between the choice and redis-server's bind.
 	for attempt := 1; ; attempt++ {
 		s, err := tryBoot(t, o)
-		if err == nil || !errors.Is(err, errPortTaken) || attempt == 10 {
+		if err == nil || !errors.Is(err, errPortTaken) || o.port != 0 || attempt == 10 {
 			return s, err
 		}
 	}
@@ -88,9 +90,11 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 		return nil, err
 	}
 
-	port, err := freePort(o.bus)
-	if err != nil {
-		return nil, err
+	port := o.port
+	if port == 0 {
+		if port, err = freePort(o.bus); err != nil {
+			return nil, err
+		}
 	}
 
 	dir, err := os.MkdirTemp("", "redistest-")
@@ -119,6 +123,12 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 	if p.since7() { // before, both were always allowed
 		s.args = append(s.args, "--enable-debug-command", "local", "--enable-protected-configs", "local")
 	}
+	if o.nodes != "" {
+		if err := os.WriteFile(filepath.Join(dir, "nodes.conf"), []byte(o.nodes), 0o600); err != nil {
+			return nil, err
+		}
+	}
+
 	s.args = append(s.args, o.args...)
 	s.password = passwordIn(o.args)
 	return s, s.spawn()
