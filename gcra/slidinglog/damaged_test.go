@@ -119,6 +119,7 @@ func TestFullLogWithoutExpiry(t *testing.T) {
 // Whatever a list holds, charges on it pass at most as often as the limit allows, once more after a
 // repair. None is an error, the list always has an expiry, and later charges pass again.
 func TestRedisArbitraryLists(t *testing.T) {
+	t.Parallel()
 	client := patient(t, redistest.Start(t))
 	stopped := stopClock(t, client)
 	ctx := t.Context()

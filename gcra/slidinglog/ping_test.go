@@ -51,6 +51,7 @@ func TestPing(t *testing.T) {
 }
 
 func TestPingCluster(t *testing.T) {
+	t.Parallel()
 	client := redistest.StartCluster(t).Client()
 	r := newStore(t, client, config{})
 	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })

@@ -25,6 +25,7 @@ func TestRedisContractEmbedded(t *testing.T) { contract(t, redistest.StartEmbedd
 
 // On a stopped clock every result is exact to the microsecond.
 func TestRedisContractExact(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		open func(testing.TB) *redis.Client
@@ -40,6 +41,7 @@ func TestRedisContractExact(t *testing.T) {
 }
 
 func TestRedisContractCluster(t *testing.T) {
+	t.Parallel()
 	o := redistest.StartCluster(t).Options()
 	o.ReadTimeout = patience
 	client := redis.NewClusterClient(o)
@@ -48,6 +50,7 @@ func TestRedisContractCluster(t *testing.T) {
 }
 
 func TestRedisContractRing(t *testing.T) {
+	t.Parallel()
 	addrs := map[string]string{"one": redistest.Start(t).Addr, "two": redistest.Start(t).Addr}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ReadTimeout: patience})
 	t.Cleanup(func() { ring.Close() })

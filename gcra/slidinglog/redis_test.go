@@ -74,6 +74,7 @@ func TestRedisValues(t *testing.T) {
 
 // A charge takes at most 20 bytes, and those that have left the window take none.
 func TestRedisMemory(t *testing.T) {
+	t.Parallel()
 	client := patient(t, redistest.Start(t))
 	stopped := stopClock(t, client)
 	r := newStore(t, client, config{})
@@ -135,6 +136,7 @@ func TestRedisKeysExpire(t *testing.T) {
 
 // In large logs, with charges of all sizes, the results are those of Memory.
 func TestRedisLarge(t *testing.T) {
+	t.Parallel()
 	client := patient(t, redistest.Start(t))
 	stopped := stopClock(t, client)
 	c := new(clock)
