@@ -29,12 +29,12 @@ func TestBanOfMillennia(t *testing.T) {
 	}
 }
 
-// The body of a banned client says so; its other members are those of other denials.
+// The body of a banned client says so, and until when; its other members are those of other denials.
 func TestBanIsSaid(t *testing.T) {
-	until, never := time.Now().Add(time.Hour), time.Time{}
-	const detail = `"detail":"The request was denied because its client is banned.",`
-	const quota = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` + detail
-	const forbidden = `{"type":"about:blank","title":"Forbidden","status":403,` + detail
+	until := time.Now().Add(time.Hour).Truncate(time.Second)
+	longer := until.Add(time.Hour)
+	never, millennia := time.Time{}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	const quota, forbidden = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,`, `{"type":"about:blank","title":"Forbidden","status":403,`
 
 	for _, tt := range []struct {
 		name   string
@@ -42,9 +42,11 @@ func TestBanIsSaid(t *testing.T) {
 		ends   []time.Time // of the bans of policies a, b and so on
 		want   string
 	}{
-		{"429", 0, []time.Time{until}, quota + `"violated-policies":["a"]}`},
-		{"403", 403, []time.Time{until}, forbidden + `"violated-policies":["a"]}`},
-		{"two bans", 403, []time.Time{until, never}, forbidden + `"violated-policies":["a","b"]}`},
+		{"429", 0, []time.Time{until}, quota + `"detail":"The request was denied because its client is banned until ` + until.UTC().Format(time.RFC3339) + `.","violated-policies":["a"]}`},
+		{"403", 403, []time.Time{until}, forbidden + `"detail":"The request was denied because its client is banned until ` + until.UTC().Format(time.RFC3339) + `.","violated-policies":["a"]}`},
+		{"two bans", 403, []time.Time{longer, until}, forbidden + `"detail":"The request was denied because its client is banned until ` + longer.UTC().Format(time.RFC3339) + `.","violated-policies":["a","b"]}`},
+		{"for good", 403, []time.Time{until, never}, forbidden + `"detail":"The request was denied because its client is banned.","violated-policies":["a","b"]}`},
+		{"for millennia", 0, []time.Time{millennia}, quota + `"detail":"The request was denied because its client is banned.","violated-policies":["a"]}`},
 	} {
 		policies := []middleware.Policy{{Name: "other", Key: key("k"), Limit: five}, {Name: "shadow", Key: key("k"), Limit: five, Shadow: true, Override: ban(never)}}
 		for i, end := range tt.ends {

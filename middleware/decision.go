@@ -43,7 +43,7 @@ func (d *Decision) Status() int {
 	switch {
 	case d.Allowed:
 		return http.StatusOK
-	case d.banned():
+	case d.admission != nil && d.admission.stops(sourceBan):
 		return d.admission.policies.limiter.cfg.BanStatus
 	case slices.ContainsFunc(d.Results, PolicyResult.denies):
 		return http.StatusTooManyRequests
@@ -67,8 +67,24 @@ func (d *Decision) Degraded() (names []string) {
 
 func (p PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
 
-// banned reports whether an Override bans the client.
-func (d *Decision) banned() bool { return d.admission != nil && d.admission.stops(sourceBan) }
+// banned says in a sentence until when the client is banned, or returns "" if it is not.
+func (d *Decision) banned() string {
+	ban, longest, ends := false, time.Duration(0), true
+	for i := range d.Results {
+		if p := &d.Results[i]; p.Banned && !p.Shadow {
+			ban, longest, ends = true, max(longest, p.RetryAfter), ends && !p.Never
+		}
+	}
+
+	const text = "The request was denied because its client is banned"
+	switch {
+	case !ban:
+		return ""
+	case !ends || longest == math.MaxInt64: // more than a Duration holds
+		return text + "."
+	}
+	return text + " until " + time.Now().Add(longest).Round(time.Second).UTC().Format(time.RFC3339) + "."
+}
 
 // violated returns the names of the policies that denied. A policy that could
 // not be decided is not among them: its quota was not exceeded.

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -46,7 +47,7 @@ var cacheFields = []string{
 	"Edge-Control",      // Akamai
 }
 
-// problem is a denial in fixed words (RFC 9457). The types are those that
+// problem is a denial in fixed words, but for the end of a ban (RFC 9457). The types are those that
 // draft-ietf-httpapi-ratelimit-headers-11 registers, with their titles.
 type problem struct {
 	Type     string   `json:"type"`
@@ -90,10 +91,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, d *Decision) {
 	}
 
 	p := problems[status]
-	p.Status, p.Violated = status, d.violated()
-	if d.banned() { // with any status
-		p.Detail = "The request was denied because its client is banned."
-	}
+	p.Status, p.Detail, p.Violated = status, cmp.Or(d.banned(), p.Detail), d.violated()
 	body := json.NewEncoder(w)
 	body.SetEscapeHTML(false)
 	_ = body.Encode(p) // a client that has gone needs no answer
