@@ -259,7 +259,7 @@ func fiftyPolicies(t *testing.T) *site {
 func TestFiftyPoliciesInBrowser(t *testing.T) {
 	b := startBrowser(t)
 	b.do(chromedp.Navigate(fiftyPolicies(t).page))
-	if got, want := b.text("details summary"), "route-42 52/minute keys: ip or sub 332 denied 61 allowed"; got != want {
+	if got, want := b.text("details summary"), "route-42 52/minute by address or user 332 denied 61 allowed"; got != want {
 		t.Errorf("the first policy: got %q; want %q", got, want)
 	}
 

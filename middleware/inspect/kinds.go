@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -14,6 +15,12 @@ const (
 	anonymous = "anonymous"
 	other     = "other"
 )
+
+// kindWords are what the page calls the kinds of package keyfunc. Others are shown as they are.
+var kindWords = map[string]string{
+	"ip": "address", "sub": "user", "key": "API key", "own": "KeyFrom", "route": "route", "const": "a constant",
+	anonymous: "nothing (anonymous)", other: "keys without a kind",
+}
 
 // kindsOf returns the kinds of a subject, without allocating.
 func kindsOf(subject string) (k kinds) {
@@ -33,6 +40,15 @@ func kindsOf(subject string) (k kinds) {
 // String returns "ip", or "ip and route".
 func (k kinds) String() string {
 	return strings.Join(slices.DeleteFunc(k[:], func(kind string) bool { return kind == "" }), " and ")
+}
+
+// words returns "address and route" for "ip and route".
+func words(kinds string) string {
+	all := strings.Split(kinds, " and ")
+	for i, kind := range all {
+		all[i] = cmp.Or(kindWords[kind], kind)
+	}
+	return strings.Join(all, " and ")
 }
 
 // notOfKind reports whether c is not a character of a kind, as in keyfunc.As.

@@ -44,11 +44,11 @@ func TestCountsBy(t *testing.T) {
 			kinds []string
 			text  string
 		}{
-			"users":   {[]string{"anonymous", "sub"}, "keys: anonymous or sub<"},
-			"either":  {[]string{"ip", "sub"}, "keys: ip or sub<"},
-			"both":    {[]string{"ip and route"}, "keys: ip and route<"},
-			"account": {[]string{"account"}, "keys: account<"},
-			"server":  {[]string{"const"}, "keys: const<"},
+			"users":   {[]string{"anonymous", "sub"}, "by nothing (anonymous) or user<"},
+			"either":  {[]string{"ip", "sub"}, "by address or user<"},
+			"both":    {[]string{"ip and route"}, "by address and route<"},
+			"account": {[]string{"account"}, "by account<"},
+			"server":  {[]string{"const"}, "by a constant<"},
 			"idle":    {[]string{}, "no request lately, so it is not known what it counts by<"},
 		}[p.Name]
 

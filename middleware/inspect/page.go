@@ -30,6 +30,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clip":   clip,
 	"escape": escape,
 	"half":   func(n int64) int64 { return n / 2 },
+	"words":  words,
 }).Parse(pageHTML))
 
 // number writes 12345 as 12,345.
