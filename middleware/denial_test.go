@@ -1,12 +1,14 @@
 package middleware_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
@@ -62,7 +64,7 @@ func TestDenial(t *testing.T) {
 }
 
 // A Deny that has written gets no second response after its own: also if it has written to the
-// writer inside.
+// writer inside. One that only set deadlines has written nothing.
 func TestDenyThatWritesInside(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -70,6 +72,13 @@ func TestDenyThatWritesInside(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(http.ResponseWriter) {}, "429 1"},
+		{"deadlines", func(w http.ResponseWriter) {
+			rc := http.NewResponseController(w)
+			err := errors.Join(rc.SetReadDeadline(time.Time{}), rc.SetWriteDeadline(time.Now().Add(time.Hour)), rc.EnableFullDuplex())
+			if err != nil {
+				t.Errorf("got %v; want no error", err)
+			}
+		}, "429 1"},
 		{"inside", func(w http.ResponseWriter) {
 			w = w.(interface{ Unwrap() http.ResponseWriter }).Unwrap()
 			w.WriteHeader(http.StatusTeapot)

@@ -1,6 +1,11 @@
 package middleware
 
-import "net/http"
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"time"
+)
 
 // watchDeny returns a writer for Config.Deny, and a function that reports
 // whether Deny has written a response.
@@ -35,8 +40,35 @@ func (w *denyWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is for [http.ResponseController]. Uses of the writer inside are not seen, so it
-// counts as a response.
+// Flush is for a Deny that streams. It does nothing if the server cannot flush.
+func (w *denyWriter) Flush() {
+	w.written = true
+	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// The methods of [http.ResponseController] that write nothing.
+
+func (w *denyWriter) SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t)
+}
+
+func (w *denyWriter) SetWriteDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
+
+func (w *denyWriter) EnableFullDuplex() error {
+	return http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
+}
+
+// Hijack returns the connection, for Deny to write to.
+func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.written = w.written || err == nil
+	return conn, rw, err
+}
+
+// Unwrap is for other methods of [http.ResponseController]. Uses of the writer
+// inside are not seen, so it counts as a response.
 func (w *denyWriter) Unwrap() http.ResponseWriter {
 	w.written = true
 	return w.ResponseWriter

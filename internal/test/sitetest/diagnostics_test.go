@@ -557,6 +557,32 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 	}
 }
 
+// A Deny that only changes the connection has not written a response.
+func TestDenyOnlySetsADeadline(t *testing.T) {
+	log := new(diagtest.Log)
+	limit := vianethttp.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(w http.ResponseWriter, _ *http.Request, _ *middleware.Decision) {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Error(err)
+		}
+	}}, middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: gcra.PerHour(1)})
+
+	s := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	defer s.Close()
+
+	for _, want := range []int{200, 429, 429} {
+		res, err := http.Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("got %d; want %d", res.StatusCode, want)
+		}
+	}
+
+	expectLine(t, log, diag.DenyWroteNothing)
+}
+
 // A store that is too late is logged, also if the request's own deadline is over.
 func TestLateStoreIsLogged(t *testing.T) {
 	log := new(diagtest.Log)
