@@ -25,6 +25,8 @@ func TestRPC(t *testing.T) {
 		"/pkg.Service/":              true,
 		"/":                          true,
 		"/*":                         true,
+		"/*path":                     true,
+		"POST /*path":                true,
 		"/pkg.Service/{method}":      false,
 		"/pkg.Service/:method":       false,
 		"/{service}/Method":          false,
