@@ -69,9 +69,8 @@ type override struct {
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
-// change every two seconds. The error is about the Config. If Redis does not answer, New
-// returns after a second at most, without an error and without overrides, and the Logger gets
-// a line.
+// change every two seconds. The error is about the Config. If Redis does not answer, New logs
+// that and returns after a second at most, without an error and without overrides.
 func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	if iface.IsNil(cfg.Client) {
 		return nil, errors.New("fleet: Client is nil; want that of the Redis to which the command ratelimit writes")
@@ -81,13 +80,8 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	}
 	o := &Overrides{client: cfg.Client, key: overrides.Key(cfg.Prefix), log: diag.Log{Logger: cfg.Logger}}
 	o.known.Store(&map[string][]override{})
-
-	first := make(chan struct{})
-	go o.follow(ctx, first)
-	select {
-	case <-first:
-	case <-time.After(timeout): // a client may wait longer by its settings
-	}
+	o.refresh(ctx)
+	go o.follow(ctx)
 	return o, nil
 }
 
@@ -121,11 +115,7 @@ func (o *Overrides) InForce() (limits, bans int) {
 	return limits, bans
 }
 
-// follow closes first after its first look.
-func (o *Overrides) follow(ctx context.Context, first chan<- struct{}) {
-	o.refresh(ctx)
-	close(first)
-
+func (o *Overrides) follow(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -140,7 +130,7 @@ func (o *Overrides) follow(ctx context.Context, first chan<- struct{}) {
 
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
-	fields, err := o.read(ctx)
+	fields, err := o.look(ctx)
 	if fields != nil {
 		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
 		o.learn(fields)
@@ -173,17 +163,44 @@ func (o *Overrides) report(err error) {
 	o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: "+consequence, "key", o.key, "error", err)
 }
 
-// read returns what Redis has, or nil if that has the version that is known.
-func (o *Overrides) read(ctx context.Context) (map[string]string, error) {
+// look returns what read does. It ends with the timeout, also if the client waits longer by its
+// settings.
+func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
+	var fields map[string]string
+	var err error
+	known, done := o.version, make(chan struct{})
+	go func() {
+		defer close(done)
+		fields, err = o.read(ctx, known)
+	}()
+
+	select {
+	case <-done:
+		return fields, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read returns what Redis has, or nil if that has the version that is known.
+func (o *Overrides) read(ctx context.Context, known string) (map[string]string, error) {
 	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
 	if errors.Is(err, redis.Nil) { // there are none yet
 		err = nil
 	}
-	if err != nil || version == o.version {
+	if err != nil || version == known {
 		return nil, err
+	}
+
+	size, err := o.client.HLen(ctx, o.key).Result()
+	if err != nil {
+		return nil, err
+	}
+	if size > overrides.Most+1 {
+		return nil, errors.New("there are more than 10000; want fewer, as the command keeps them")
 	}
 
 	fields, err := o.client.HGetAll(ctx, o.key).Result()
