@@ -4,6 +4,7 @@ package policyfile_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,39 @@ func TestLoadSpecialFiles(t *testing.T) {
 				t.Errorf("got %v; want %s", err, want)
 			}
 		})
+	}
+}
+
+// Load does not wait for a named pipe that takes the place of the file during the call.
+func TestLoadReplacedByNamedPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, file, pipe := filepath.Join(dir, "policies.yaml"), filepath.Join(dir, "file"), filepath.Join(dir, "pipe")
+	write(t, file, limited("1/minute"))
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 3000 {
+			_, _ = policyfile.Load(path, funcs) // of the file or of the pipe
+		}
+	}()
+
+	late := time.After(patience)
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			return
+		case <-late:
+			t.Fatal("it waits for the pipe")
+		default:
+			if err := errors.Join(os.Symlink([]string{file, pipe}[i%2], path+".new"), os.Rename(path+".new", path)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
