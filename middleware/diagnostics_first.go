@@ -22,21 +22,11 @@ type firstRequests struct {
 // note counts a request, if it is one of the first, and logs what all of them show.
 func (p *policy) note(key string, why keyNotice) {
 	f := p.first.Load()
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	f.requests++
-	if key == "" && why != explained {
-		f.anonymous++
-	}
-	f.seen[why]++
-	if f.requests != firstKeys {
+	if f == nil || !f.add(key, why) {
 		return
 	}
 
+	// Nothing changes f after its last request, so no request waits for the log.
 	p.first.Store(nil)
 	switch {
 	case f.seen[noUser] == firstKeys:
@@ -46,6 +36,22 @@ func (p *policy) note(key string, why keyNotice) {
 	case f.anonymous == firstKeys:
 		p.reportFirst(diag.AnonymousOnly, "the first %d requests all had an empty key, so they share one bucket: give each client a key")
 	}
+}
+
+// add counts a request, unless there have been enough, and reports whether it is the last.
+func (f *firstRequests) add(key string, why keyNotice) (last bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.requests == firstKeys {
+		return false
+	}
+
+	f.requests++
+	if key == "" && why != explained {
+		f.anonymous++
+	}
+	f.seen[why]++
+	return f.requests == firstKeys
 }
 
 func (p *policy) reportFirst(code diag.Code, format string) {
