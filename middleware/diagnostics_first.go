@@ -19,47 +19,41 @@ type firstRequests struct {
 	seen      [explained + 1]int // by keyNotice
 }
 
-// note counts a request, if it is one of the first, and logs what they show.
+// note counts a request, if it is one of the first, and logs what all of them show.
 func (p *policy) note(key string, why keyNotice) {
 	f := p.first.Load()
-	if f == nil {
+	if f == nil || !f.add(key, why) {
 		return
 	}
-	found, over := f.add(key, why)
-	if over {
-		p.first.Store(nil)
-	}
-	if found != "" {
-		p.limiter.log.Report(found, p.Name, firstTexts[found], "policy", p.Name)
+
+	// Nothing changes f after its last request, so no request waits for the log.
+	p.first.Store(nil)
+	switch {
+	case f.seen[noUser] == firstKeys:
+		p.reportFirst(diag.KeyBeforeAuth, "none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after")
+	case f.seen[noRoute] == firstKeys:
+		p.reportFirst(diag.RouteUnknown, "none of the first %d requests had a route, so all of them count as one: use the adapter of your router (adapters/chi in chi's Use), or around a ServeMux ratelimit.Routes(mux)")
+	case f.anonymous == firstKeys:
+		p.reportFirst(diag.AnonymousOnly, "the first %d requests all had an empty key, so they share one bucket: give each client a key")
 	}
 }
 
-var firstTexts = map[diag.Code]string{
-	diag.KeyBeforeAuth: fmt.Sprintf("none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after", firstKeys),
-	diag.RouteUnknown:  fmt.Sprintf("none of the first %d requests had a route, so all of them count as one: use the adapter of your router (adapters/chi in chi's Use), or around a ServeMux ratelimit.Routes(mux)", firstKeys),
-	diag.AnonymousOnly: fmt.Sprintf("the first %d requests all had an empty key, so they share one bucket: give each client a key", firstKeys),
-}
-
-// add counts a request. It returns the problem that this request completes, and
-// whether it was the last.
-func (f *firstRequests) add(key string, why keyNotice) (found diag.Code, over bool) {
+// add counts a request, unless there have been enough, and reports whether it is the last.
+func (f *firstRequests) add(key string, why keyNotice) (last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.requests == firstKeys {
+		return false
+	}
 
 	f.requests++
 	if key == "" && why != explained {
 		f.anonymous++
 	}
 	f.seen[why]++
+	return f.requests == firstKeys
+}
 
-	switch {
-	case f.requests != firstKeys:
-	case f.seen[noUser] == firstKeys:
-		found = diag.KeyBeforeAuth
-	case f.seen[noRoute] == firstKeys:
-		found = diag.RouteUnknown
-	case f.anonymous == firstKeys:
-		found = diag.AnonymousOnly
-	}
-	return found, f.requests >= firstKeys
+func (p *policy) reportFirst(code diag.Code, format string) {
+	p.limiter.log.Report(code, p.Name, fmt.Sprintf(format, firstKeys), "policy", p.Name)
 }

@@ -45,8 +45,8 @@ const (
 	//
 	// r is the units left, and t the seconds after which there are more, an estimate with
 	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. A
-	// denial has no t for policies that allowed the request, including those of limiters
-	// further out; t of one that denied is its own wait, and Retry-After the longest.
+	// denial has no t for policies that allowed the request; t of one that denied is its own
+	// wait, and Retry-After the longest.
 	// Together with HeadersDraft6, RateLimit-Policy has this form.
 	HeadersDraft11
 
@@ -102,15 +102,16 @@ type written struct {
 
 // writeHeaders sets the fields that describe the decision. Where a limiter
 // further out has set them, the triple describes the tighter of the two, and the
-// lists get longer. After a denial no field names another time than Retry-After.
+// lists get longer. A denial takes the place of all that limiters further out have set: no
+// field names another time than Retry-After.
 func writeHeaders(a *admission, h http.Header, headers Headers) {
 	var outer written
 	if a.outer != nil {
 		outer = a.outer.written
 	}
 	if outer.headers != 0 && !a.allowed() {
-		removeOuter(a, h, outer.headers)
-		outer = written{headers: outer.headers & HeadersDraft11}
+		remove(h, outer.headers)
+		outer = written{}
 	}
 	a.written = outer
 
@@ -192,9 +193,8 @@ func (a *admission) shown(i int) bool {
 	return a.entries[i].status != undecided && !a.charges[i].Shadow && a.charges[i].Limit.Capacity() > 0
 }
 
-// removeOuter removes the times that the limiters further out wrote: the triples,
-// and t in the list.
-func removeOuter(a *admission, h http.Header, headers Headers) {
+// remove removes the fields of these forms.
+func remove(h http.Header, headers Headers) {
 	for i := range triples {
 		if t := &triples[i]; headers&t.headers != 0 {
 			delete(h, t.limit)
@@ -202,27 +202,8 @@ func removeOuter(a *admission, h http.Header, headers Headers) {
 			delete(h, t.reset)
 		}
 	}
-
-	if headers&HeadersDraft11 != 0 {
-		h[listField] = []string{string(a.outer.appendOuter(nil))}
-	} else {
-		delete(h, policyField)
-	}
-}
-
-// appendOuter appends the items of RateLimit of a limiter and those further out, as on
-// a denial, outermost first.
-func (a *admission) appendOuter(b []byte) []byte {
-	if a == nil {
-		return b
-	}
-	b = a.outer.appendOuter(b)
-	if a.policies.limiter.cfg.Headers&HeadersDraft11 != 0 {
-		a.mu.Lock() // a handler may be in Refund
-		defer a.mu.Unlock()
-		b = a.appendItems(b, 0, true)
-	}
-	return b
+	delete(h, policyField)
+	delete(h, listField)
 }
 
 // appendPolicies appends this limiter's items of RateLimit-Policy to the list

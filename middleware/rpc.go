@@ -2,8 +2,7 @@ package middleware
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
+	"regexp"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
@@ -29,34 +28,14 @@ func (l *Limiter) checkCalls() {
 	}
 }
 
+// calls are the routes that match remote procedure calls: all of them ("/", "/*", "/*path"),
+// those of services ("/pkg.*"), of one service, or one of its methods, which is text in each call.
+var calls = regexp.MustCompile(`^(POST[ \t]+)?/([^/]*\*[^/]*|[^/{:][^/]*/([^/{:][^/]*)?)?$`)
+
 // checkCall returns nil for a route that matches remote procedure calls.
 func checkCall(route string) error {
-	if want := callRoute(route); want != "" {
-		return fmt.Errorf("is %.80q, which matches no call; want %.80q", route, want)
+	if !calls.MatchString(route) {
+		return fmt.Errorf(`is %.80q, which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`, route)
 	}
 	return nil
-}
-
-// callRoute returns "" for a route that matches remote procedure calls, and otherwise
-// the route that was probably meant.
-func callRoute(route string) (want string) {
-	fields := append([]string{""}, strings.Fields(route)...)
-	method, path := fields[max(0, len(fields)-2)], fields[len(fields)-1]
-	service, name, both := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-
-	switch {
-	case service == "" && !both, strings.Contains(service, "*"):
-		want = path
-	case strings.Contains(name, "/"), strings.HasPrefix(service, "{"), strings.HasPrefix(service, ":"):
-		want = "/package.Service/*"
-	case !both, strings.HasPrefix(name, "{"), strings.HasPrefix(name, ":"): // a call has text there
-		want = "/" + service + "/*"
-	default:
-		want = "/" + service + "/" + name
-	}
-
-	if path == want && (method == "" || method == http.MethodPost) {
-		return ""
-	}
-	return want
 }

@@ -2,7 +2,6 @@ package ratelimitotel
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -28,8 +27,7 @@ type decisions struct {
 	duration metric.Float64Histogram
 	outcomes [outcomes][]metric.RecordOption // the attributes of duration
 
-	policies atomic.Pointer[map[string]*counts] // copied on write
-	mu       sync.Mutex                         // of writers
+	policies sync.Map // of *counts, by name
 }
 
 // counts are numbers of a policy by outcome.
@@ -48,7 +46,6 @@ var bounds = []float64{
 
 func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decisions, error) {
 	ds := &decisions{limiters: limiters}
-	ds.policies.Store(&map[string]*counts{})
 	for o := range outcomes {
 		ds.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(o.attribute()))}
 	}
@@ -106,18 +103,11 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 
 // countsOf returns the counts of a policy, new ones if there are none.
 func (ds *decisions) countsOf(name string) *counts {
-	if c := (*ds.policies.Load())[name]; c != nil {
-		return c
+	c, known := ds.policies.Load(name)
+	if !known {
+		c, _ = ds.policies.LoadOrStore(name, new(counts))
 	}
-
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	all := maps.Clone(*ds.policies.Load())
-	if all[name] == nil {
-		all[name] = new(counts)
-		ds.policies.Store(&all)
-	}
-	return all[name]
+	return c.(*counts)
 }
 
 // collect reports the counts of all policies, also of those that are gone.
@@ -130,8 +120,8 @@ func (ds *decisions) collect(to metric.Observer) {
 		}
 	}
 
-	for name, c := range *ds.policies.Load() {
-		policy := policyKey.String(name)
+	for name, c := range ds.policies.Range {
+		policy, c := policyKey.String(name.(string)), c.(*counts)
 		for o := range outcomes {
 			to.ObserveInt64(ds.counter, c.n[o].Load(), metric.WithAttributes(policy, o.attribute()))
 		}

@@ -289,3 +289,35 @@ func TestRedisAway(t *testing.T) {
 	says("level=INFO", "can be read now", "limits=0 bans=0") // this Redis has lost its data
 	is(t, o, "p", "k", "")
 }
+
+// hangs is a hook that holds the first command until the end, as a client without a read timeout
+// does for a server that hangs.
+type hangs struct {
+	breaksOff
+	held atomic.Bool
+	end  <-chan struct{}
+}
+
+func (h *hangs) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.held.CompareAndSwap(false, true) {
+			<-h.end
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A client that waits without end holds up one look, which the log reports, and not the next.
+func TestClientHangs(t *testing.T) {
+	t.Parallel()
+	c := redistest.Any(t)
+	write(t, c, "k", "", "banned", time.Now().Add(time.Hour))
+	c.AddHook(&hangs{end: t.Context().Done()})
+	log := new(diagtest.Log)
+	o := follow(t, c, log)
+
+	is(t, o, "p", "k", "banned")
+	if lines := log.Lines(); len(lines) == 0 || lines[0].Code() != "overrides-unread" {
+		t.Errorf("got %v; want that the overrides cannot be read", lines)
+	}
+}

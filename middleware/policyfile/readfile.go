@@ -3,11 +3,10 @@ package policyfile
 import (
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 )
 
-// maxSize is the most bytes of a file; see also maxTokens.
+// maxSize is the largest file that Parse accepts.
 const maxSize = 512 << 10
 
 // readFile reads at most one byte more than maxSize, which shows that the file is
@@ -20,7 +19,8 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// readRegular does not wait for the writer of a named pipe.
+// readRegular does not wait for the writer of a named pipe. It looks at the file that it has
+// opened: another may have taken the path meanwhile.
 func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
@@ -32,19 +32,8 @@ func readRegular(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mode := info.Mode(); !mode.IsRegular() {
-		return nil, fmt.Errorf("%s is %s; want a regular file or a link to one", path, special(mode))
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is a directory, a named pipe or a device; want a regular file or a link to one", path)
 	}
 	return io.ReadAll(io.LimitReader(f, maxSize+1))
-}
-
-// special says what a file is that can be opened and is not regular.
-func special(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	}
-	return "a device"
 }

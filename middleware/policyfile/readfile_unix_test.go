@@ -4,6 +4,7 @@ package policyfile_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,13 +46,46 @@ func TestLoadSpecialFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a directory", os.DevNull: "a device"} {
-		want = "policyfile: " + path + " is " + want + "; want a regular file or a link to one"
+	for _, path := range []string{pipe, link, dir, os.DevNull} {
+		want := "policyfile: " + path + " is a directory, a named pipe or a device; want a regular file or a link to one"
 		within(t, pipe, func() {
 			if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != want {
 				t.Errorf("got %v; want %s", err, want)
 			}
 		})
+	}
+}
+
+// Load does not wait for a named pipe that takes the place of the file during the call.
+func TestLoadReplacedByNamedPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, file, pipe := filepath.Join(dir, "policies.yaml"), filepath.Join(dir, "file"), filepath.Join(dir, "pipe")
+	write(t, file, limited("1/minute"))
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 3000 {
+			_, _ = policyfile.Load(path, funcs) // of the file or of the pipe
+		}
+	}()
+
+	late := time.After(patience)
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			return
+		case <-late:
+			t.Fatal("it waits for the pipe")
+		default:
+			if err := errors.Join(os.Symlink([]string{file, pipe}[i%2], path+".new"), os.Rename(path+".new", path)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
@@ -73,8 +107,8 @@ func TestWatchNamedPipe(t *testing.T) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.report(); err == nil || !strings.Contains(err.Error(), path+" is a named pipe") {
-		t.Errorf("got %v; want that it is a named pipe", err)
+	if err := w.report(); err == nil || !strings.Contains(err.Error(), path+" is a directory, a named pipe or a device") {
+		t.Errorf("got %v; want that it is no regular file", err)
 	}
 
 	within(t, path, func() {

@@ -78,9 +78,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 // file's size.
 func tooMuch(tokens token.Tokens) (at *token.Token, bound string) {
 	brackets, marks, line, fields := 0, 0, 0, 0
-	var field *token.Token // the first that is too many
-
-	for _, t := range tokens {
+	for i, t := range tokens {
 		if t.Position.Line != line {
 			marks, line = 0, t.Position.Line
 		}
@@ -99,18 +97,16 @@ func tooMuch(tokens token.Tokens) (at *token.Token, bound string) {
 			fields++
 		}
 
-		if brackets > maxDepth || marks > maxDepth {
+		switch {
+		case brackets > maxDepth, marks > maxDepth:
 			return t, fmt.Sprintf("%d lists and mappings in each other", maxDepth)
-		}
-		if fields > maxFields && field == nil {
-			field = t
+		case fields > maxFields:
+			return t, fmt.Sprintf("%d fields", maxFields)
+		case i >= maxTokens:
+			return t, fmt.Sprintf("%d YAML tokens (words, values, marks and comments)", maxTokens)
 		}
 	}
-
-	if len(tokens) > maxTokens {
-		return tokens[maxTokens], fmt.Sprintf("%d YAML tokens (words, values, marks and comments)", maxTokens)
-	}
-	return field, fmt.Sprintf("%d fields", maxFields)
+	return nil, ""
 }
 
 // tokenPosition returns where the token begins.

@@ -137,7 +137,7 @@ func Panics[I any](t *testing.T, path string, build func(middleware.Config, ...m
 
 	for want, f := range map[string]func(){
 		"Store is nil": func() { build(middleware.Config{}) },
-		`Routes[0] is "` + path[1:] + `", which matches no call; want "` + path + `"`: func() {
+		`Routes[0] is "` + path[1:] + `", which matches no call; want one such as "/package.Service/Method"`: func() {
 			build(middleware.Config{Store: gcra.NewMemory()}, policy)
 		},
 		"the Limiter is nil": func() { from(nil) },
