@@ -27,7 +27,7 @@ type batch struct {
 	client  redis.UniversalClient // of the server, or the one that finds it
 	node    *redis.Client         // of the server, if it is one of several
 	test    *keyTest              // is sent too
-	done    func(error)           // tells the breaker the result
+	done    func(error)           // for the breaker to count the result
 
 	sent    int64 // the time before the call
 	size    int   // requests

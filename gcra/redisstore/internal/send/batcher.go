@@ -209,7 +209,7 @@ func (b *batcher) end(batch *batch, err error) {
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
 	// A caller that is answered may call again at once, and is to find what the breaker has learned.
-	batch.done(err)
+	b.breaker.count(batch.done, err)
 	if err != nil {
 		b.note(result)
 	}

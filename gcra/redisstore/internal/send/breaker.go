@@ -23,9 +23,8 @@ type breaker struct {
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
 
 	// While it is closed and nothing has failed, a success changes nothing and is not passed on, which saves the circuit's lock.
-	mu        sync.Mutex  // held while the circuit gets a result and failing is set
-	failing   atomic.Bool // it has counted a failure since the last success
-	uncounted func(error) // what allow returns while it is closed and not failing
+	mu      sync.Mutex  // held while the circuit gets a result and failing is set
+	failing atomic.Bool // it has counted a failure since the last success
 }
 
 const (
@@ -48,32 +47,32 @@ func newBreaker() *breaker {
 			b.notClosed.Store(to != gobreaker.StateClosed)
 		},
 	})
-	b.uncounted = func(err error) {
-		if !rediskit.Down(err) && !b.failing.Load() { // another call may have failed meanwhile
-			return
-		}
-		if done, open := b.circuit.Allow(); open == nil {
-			b.count(done, err)
-		}
-	}
 	return b
 }
 
-// allow returns [ErrUnavailable] if no call may be made. Otherwise done gets its error.
+// allow returns [ErrUnavailable] if no call may be made. Otherwise done is for count; it is nil if the circuit was not asked.
 func (b *breaker) allow() (done func(error), err error) {
 	if !b.failing.Load() && !b.notClosed.Load() {
-		return b.uncounted, nil
+		return nil, nil
 	}
-
-	counted, err := b.circuit.Allow()
-	if err != nil {
+	if done, err = b.circuit.Allow(); err != nil {
 		return nil, ErrUnavailable
 	}
-	return func(err error) { b.count(counted, err) }, nil
+	return done, nil
 }
 
-// count tells the circuit the result of a call.
+// count counts the result of a call that was allowed.
 func (b *breaker) count(done func(error), err error) {
+	if done == nil {
+		if !rediskit.Down(err) && !b.failing.Load() { // another call may have failed meanwhile
+			return
+		}
+		var open error
+		if done, open = b.circuit.Allow(); open != nil {
+			return
+		}
+	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	done(err)

@@ -25,9 +25,9 @@ func TestBreakerCountsInARow(t *testing.T) {
 			}
 
 			if call == 'f' {
-				done(errors.New("EOF"))
+				b.count(done, errors.New("EOF"))
 			} else {
-				done(nil)
+				b.count(done, nil)
 			}
 		}
 
@@ -42,15 +42,15 @@ func TestLateSuccessLeavesTheBreakerOpen(t *testing.T) {
 	b := newBreaker()
 	late, _ := b.allow()
 	first, _ := b.allow()
-	first(errors.New("EOF"))
+	b.count(first, errors.New("EOF"))
 	counted, _ := b.allow()
 	for range 2 {
 		done, _ := b.allow()
-		done(errors.New("EOF"))
+		b.count(done, errors.New("EOF"))
 	}
 
-	late(nil)
-	counted(nil)
+	b.count(late, nil)
+	b.count(counted, nil)
 	if _, err := b.allow(); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v; want %v", err, ErrUnavailable)
 	}
@@ -61,20 +61,20 @@ func TestFailureAfterALaterSuccess(t *testing.T) {
 	failure := errors.New("EOF")
 	b := newBreaker()
 	first, _ := b.allow()
-	first(failure)
+	b.count(first, failure)
 	slow, _ := b.allow()
 	fast, _ := b.allow()
-	fast(nil)
-	slow(failure)
+	b.count(fast, nil)
+	b.count(slow, failure)
 
 	next, _ := b.allow()
-	next(nil)
+	b.count(next, nil)
 	for range 2 {
 		done, err := b.allow()
 		if err != nil {
 			t.Fatalf("got %v after fewer than three failures in a row", err)
 		}
-		done(failure)
+		b.count(done, failure)
 	}
 	if _, err := b.allow(); err != nil {
 		t.Errorf("got %v after two failures in a row", err)
