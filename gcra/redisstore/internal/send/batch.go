@@ -29,12 +29,13 @@ type batch struct {
 	test    *keyTest              // is sent too
 	done    func(error)           // for the breaker to count the result
 
-	sent    int64 // the time before the call
-	size    int   // requests
-	charges int
-	bytes   int  // of keys
-	takes   bool // a charge takes: it is no peek and no refund
-	several bool // byNode: the requests, of one subject each, are for several
+	sent     int64 // the time before the call
+	deadline int64 // the first of the requests
+	size     int   // requests
+	charges  int
+	bytes    int  // of keys
+	takes    bool // a charge takes: it is no peek and no refund
+	several  bool // byNode: the requests, of one subject each, are for several
 
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
@@ -113,6 +114,9 @@ func (b *batch) add(q *Request, w way) bool {
 		b.takes = b.takes || q.Charges[i].Takes()
 	}
 
+	if b.size == 0 || q.deadline < b.deadline {
+		b.deadline = q.deadline
+	}
 	b.size++
 	b.charges += len(q.Charges)
 	b.bytes += bytes

@@ -3,7 +3,6 @@ package send
 import (
 	"context"
 	"errors"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -162,13 +161,12 @@ func (b *batcher) call(batch *batch) (inTime bool) {
 		return true
 	}
 
-	deadline, left := b.until(batch)
-	ctx := &callContext{context.Background(), deadline, nil}
+	ctx := &callContext{context.Background(), b.sender.Clock.Time(batch.deadline), nil}
 	if b.sender.inline {
 		ctx.done = batch.expired
 	}
 	batch.batcher = b
-	batch.timer.Reset(left)
+	batch.timer.Reset(tat.Duration(batch.deadline - batch.sent))
 	batch.send(ctx)
 	if !batch.timer.Stop() {
 		return false
@@ -265,15 +263,6 @@ func (b *batcher) sendLater(q *Request) bool {
 
 // errClock is the error of a quota that asked twice for its period.
 var errClock = errors.New("the server's clock has moved by more than a period between two calls")
-
-// until is the first deadline of the batch, and the time that is left until then.
-func (b *batcher) until(batch *batch) (deadline time.Time, left time.Duration) {
-	first := int64(math.MaxInt64)
-	for q := range batch.requests() {
-		first = min(first, q.deadline)
-	}
-	return b.sender.Clock.Time(first), tat.Duration(first - batch.sent)
-}
 
 // handOff ends a sender: another takes its place if requests wait.
 func (b *batcher) handOff() {
