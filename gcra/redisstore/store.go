@@ -143,9 +143,6 @@ func (s *Store) before(q *send.Request) {
 
 // learn learns from a request that has come back from a call, before its caller goes on. sent is the time before the call.
 func (s *Store) learn(q *send.Request, sent, now int64) {
-	if server, ok := q.ServerTime(); ok {
-		s.clock.Learn(server, sent)
-	}
 	switch {
 	case q.Refund:
 		s.known.RefundAnswered(q.Charges)

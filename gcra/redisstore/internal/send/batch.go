@@ -148,7 +148,9 @@ var errNotRun = errors.New("not run in this way")
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		s.deliver(b.noAnswer)
+		if now := s.deliver(b.noAnswer); now != 0 {
+			b.batcher.sender.Clock.Learn(now, b.sent)
+		}
 		switch {
 		case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
 			s.err = nil // the requests have it, see batcher.sendLater

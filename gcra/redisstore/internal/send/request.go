@@ -29,7 +29,6 @@ type Request struct {
 	Admitted bool
 	Err      error
 	unfit    bool          // the server's time is in none of the periods that were sent: ask again
-	learned  bool          // at is the server's time
 	done     chan struct{} // gets one value
 }
 
@@ -47,9 +46,6 @@ func (q *Request) Free() { requests.Put(q) }
 
 // Answered reports whether the charges have the answer of a server. It is not asked of a request that was split.
 func (q *Request) Answered() bool { return q.Err == nil && !q.unfit }
-
-// ServerTime is the time by the server's clock, in ticks, if the answer says it.
-func (q *Request) ServerTime() (now int64, ok bool) { return q.at, q.learned && q.Err == nil }
 
 func (q *Request) finish() { q.done <- struct{}{} }
 
@@ -92,7 +88,7 @@ func (q *Request) deliver(reply []int64, now int64) {
 	for i := range q.Charges {
 		c := &q.Charges[i]
 		if c.Periods != nil {
-			q.at, q.learned = now, true
+			q.at = now
 		}
 
 		if reply[i] == unfit {

@@ -149,8 +149,9 @@ func (s *script) evalsha(form *Script) []any {
 	return s.args[1:]
 }
 
-// deliver sets the answer, or the error, of each request. noAnswer is not nil if none was received.
-func (s *script) deliver(noAnswer error) {
+// deliver sets the answer, or the error, of each request, and returns the time by the server's clock if there are quotas.
+// noAnswer is not nil if no answer was received.
+func (s *script) deliver(noAnswer error) (now int64) {
 	var reply []int64
 	if s.err = noAnswer; s.err == nil {
 		n := len(s.ops) / opSize
@@ -168,10 +169,9 @@ func (s *script) deliver(noAnswer error) {
 		for _, q := range s.requests {
 			q.Err = err
 		}
-		return
+		return 0
 	}
 
-	var now int64 // by the server's clock, if there are quotas
 	if len(s.periods) > 0 {
 		now = reply[len(reply)-1]
 	}
@@ -184,4 +184,5 @@ func (s *script) deliver(noAnswer error) {
 		}
 		reply = reply[len(q.Charges):]
 	}
+	return now
 }

@@ -24,7 +24,7 @@ type Config struct {
 	Client  redis.UniversalClient
 	Prefix  string // of the keys by which servers are tested
 	Timeout time.Duration
-	Clock   *buckets.Clock
+	Clock   *buckets.Clock // learns the server's time from answers about quotas
 
 	Before func(q *Request)                  // q is sent, perhaps not for the first time
 	Learn  func(q *Request, sent, now int64) // q is back from a call; sent is the time before the call. Its caller goes on afterwards
