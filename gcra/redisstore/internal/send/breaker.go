@@ -9,7 +9,6 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -79,17 +78,11 @@ func (b *breaker) count(done func(error), err error) {
 	b.failing.Store(b.circuit.Counts().ConsecutiveFailures > 0)
 }
 
-func (b *breaker) state() gcra.BreakerState { return states[b.circuit.State()] }
-
-var states = [...]gcra.BreakerState{
-	gobreaker.StateClosed: gcra.BreakerClosed, gobreaker.StateHalfOpen: gcra.BreakerHalfOpen, gobreaker.StateOpen: gcra.BreakerOpen,
-}
-
 // denies reports whether a request need not be submitted: the breaker is open, or a probe is in flight.
 func (b *breaker) denies(inFlight int) bool {
 	if !b.notClosed.Load() {
 		return false
 	}
-	state := b.state()
-	return state == gcra.BreakerOpen || state == gcra.BreakerHalfOpen && inFlight > 0
+	state := b.circuit.State()
+	return state == gobreaker.StateOpen || state == gobreaker.StateHalfOpen && inFlight > 0
 }

@@ -187,7 +187,8 @@ func (s *Sender) Servers(since int64) (list []gcra.ServerState) {
 }
 
 func (b *batcher) state() gcra.ServerState {
-	return gcra.ServerState{Server: b.Server, Breaker: b.breaker.state(), Kind: b.Kind()}
+	breaker := gcra.BreakerState(b.breaker.circuit.State().String()) // gobreaker has the same names
+	return gcra.ServerState{Server: b.Server, Breaker: breaker, Kind: b.Kind()}
 }
 
 // Check runs take.lua on a key of a server, and tests the server until its kind is known.
