@@ -2,6 +2,7 @@ package send
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,12 +92,7 @@ func (s *Sender) refundParts(parts []*Request, deadline int64) {
 
 // several reports whether the request is for several subjects.
 func (q *Request) several() bool {
-	for _, key := range q.Keys[1:] {
-		if Tag(key) != Tag(q.Keys[0]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(q.Keys[1:], func(key string) bool { return Tag(key) != Tag(q.Keys[0]) })
 }
 
 // Tag is a key up to the end of its hash tag: prefix and subject, which decide the slot on a cluster.
