@@ -27,7 +27,7 @@ type failedDial struct {
 const redialAfter = 100 * time.Millisecond
 
 func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if f, ok := d.failure(addr); ok && time.Since(f.at) < redialAfter {
+	if f := d.failure(addr); f.err != nil && time.Since(f.at) < redialAfter {
 		return &failedConn{err: f.err}, nil
 	}
 	conn, err := d.dial(ctx, network, addr)
@@ -44,17 +44,11 @@ func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // forget ends the pauses after dials that failed.
 func (d *dialer) forget() { d.failed.Clear() }
 
-func (d *dialer) failure(addr string) (f failedDial, ok bool) {
-	v, _ := d.failed.Load(addr)
-	f, ok = v.(failedDial)
-	return f, ok
-}
-
-// lastError is the error of the last dial of a server, or nil. The call that needed
-// the connection may have timed out before the dial failed.
-func (d *dialer) lastError(server string) error {
-	f, _ := d.failure(server)
-	return f.err
+// failure is that of the last dial of an address; its err is nil if that has not failed.
+func (d *dialer) failure(addr string) failedDial {
+	f, _ := d.failed.Load(addr)
+	failed, _ := f.(failedDial)
+	return failed
 }
 
 // failedConn fails with the error of its dial. On Unix go-redis' pool drops it instead

@@ -66,16 +66,13 @@ func (s *Store) health(server string) *health {
 
 // note records the result of a call. open is the state of the breaker after it.
 func (h *health) note(err error, open bool) {
-	switch {
-	case err != nil:
-		h.failed(err, open)
-	case !open:
-		h.answered()
+	if err == nil {
+		if !open {
+			h.answered()
+		}
+		return
 	}
-}
 
-// failed records a call that failed.
-func (h *health) failed(err error, open bool) {
 	client, single := h.store.client.(*redis.Client)
 	if h.answeredOnce.Load() || !single || !rediskit.Diagnose(err, rediskit.Conn{}).Closed {
 		h.record(err, open)
@@ -98,7 +95,7 @@ func (h *health) record(err error, open bool) {
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often the batch has waited for a connection, and the dial has failed.
-		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), rediskit.NoAnswer(h.store.timeout)), conn)
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.failure(h.server).err, rediskit.NoAnswer(h.store.timeout)), conn)
 	}
 
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
