@@ -125,10 +125,7 @@ var tlsParameter = regexp.MustCompile(`[?&](tls|ssl)=`)
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
-		if strings.HasPrefix(rawURL, "redis:") || strings.HasPrefix(rawURL, "rediss:") || strings.HasPrefix(rawURL, "unix:") {
-			return nil, errors.New("// is missing after the scheme; want a URL such as redis://localhost:6379/0")
-		}
-		return nil, errors.New("scheme is missing; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
+		return nil, errors.New("scheme:// is missing; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
 	}
 
 	scheme = strings.ToLower(scheme)
