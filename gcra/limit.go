@@ -88,7 +88,10 @@ const day = 24 * time.Hour
 
 // Validate returns nil for a valid limit, otherwise an error that names the value and
 // what would be right. A [LimitChecker] does not keep every valid limit.
-func (l Limit) Validate() error { return l.tat().Validate() }
+func (l Limit) Validate() error {
+	_, _, err := l.tat().Interval()
+	return err
+}
 
 func (l *Limit) tat() tat.Limit {
 	return tat.Limit{Count: l.Count, Per: l.Per, Burst: l.Burst, Calendar: l.calendar}

@@ -68,12 +68,6 @@ func (l Limit) Rate() float64 {
 // Unlimited is the Count of no limit.
 const Unlimited = math.MaxInt64
 
-// Validate returns nil for a valid limit, otherwise the error of Interval.
-func (l Limit) Validate() error {
-	_, _, err := l.Interval()
-	return err
-}
-
 func (l Limit) validateQuota() error {
 	if _, err := l.Calendar.Value().Periods(); err != nil {
 		return err
