@@ -14,7 +14,7 @@ type Config struct {
 	// wraps [context.DeadlineExceeded]. NewMemory does not use it.
 	Timeout time.Duration
 
-	// Now is the clock of NewMemory; nil means the monotonic time since first use, which does not
+	// Now is the clock of NewMemory; nil means a monotonic clock, which does not
 	// change when the wall clock is set. With New it is nil, as Redis has the clock.
 	Now func() time.Time
 }

@@ -18,10 +18,9 @@ import (
 // window, and for a while each that was denied or peeked at. Use it for a few
 // partners; for public clients use [gcra.Memory].
 type Memory struct {
-	clock func() time.Time // nil means the monotonic time since first use
+	clock func() time.Time // nil means the monotonic time since start
 
 	mu      sync.Mutex
-	start   time.Time
 	logs    map[name]*log
 	sweepAt int // number of logs at which those that have expired, or were never charged, are deleted
 }
@@ -127,11 +126,10 @@ func (m *Memory) now() time.Duration {
 	if m.clock != nil {
 		return time.Duration(m.clock().UnixNano())
 	}
-	if m.start.IsZero() {
-		m.start = time.Now()
-	}
-	return time.Since(m.start)
+	return time.Since(start)
 }
+
+var start = time.Now()
 
 // log returns the log of a name, which may be new.
 func (m *Memory) log(n name) *log {
