@@ -6,7 +6,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/known"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/share"
@@ -79,9 +79,8 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 
 	for i := range parts {
-		ops[i].Result(allowed, (*tat.Result)(&parts[i].Result))
-		if ops[i].Periods != nil && !refund {
-			parts[i].Period = tat.Time(ops[i].Period)
+		known.SetResult(&parts[i], &ops[i].Charge, allowed, refund)
+		if !refund {
 			whole[i].Period = ops[i].Period
 		}
 	}

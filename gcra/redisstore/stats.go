@@ -14,6 +14,7 @@ import (
 type counters struct {
 	batches, requests, failures atomic.Int64
 	batchTime                   atomic.Int64 // ticks
+	denied                      atomic.Int64 // requests, without a call
 }
 
 // count counts a batch.
@@ -35,7 +36,7 @@ func (s *Store) Stats() gcra.Stats {
 		Requests:      s.requests.Load(),
 		BatchTime:     tat.Duration(s.batchTime.Load()),
 		FailedBatches: s.failures.Load(),
-		CachedDenials: s.known.Denied(),
+		CachedDenials: s.denied.Load(),
 		LocalUnits:    units.Granted,
 		ReportedUnits: units.Reported,
 		LostUnits:     units.Lost,

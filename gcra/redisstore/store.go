@@ -208,6 +208,7 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 		}
 	}
 	if !refund && s.known.Deny(admission, charges) {
+		s.denied.Add(1)
 		return false, nil
 	}
 
@@ -223,7 +224,9 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	if q.Err != nil {
 		return false, q.Err
 	}
-	known.SetResults(charges, q.Charges, q.Admitted, refund)
+	for i := range charges {
+		known.SetResult(&charges[i], &q.Charges[i], q.Admitted, refund)
+	}
 	return q.Admitted, nil
 }
 

@@ -3,7 +3,6 @@
 package known
 
 import (
-	"sync/atomic"
 	"time"
 	"unique"
 
@@ -32,12 +31,11 @@ type Cache struct {
 	grants *outage.Grants
 }
 
-// A shard is what is kept beside the shard of the set with the same index, under the lock of that one, except denied.
+// A shard is what is kept beside the shard of the set with the same index, under the lock of that one.
 type shard struct {
-	refunds  int          // charges of refunds in flight
-	refunded int64        // when the last refund was answered
-	denied   atomic.Int64 // requests
-	_        [40]byte     // fills the cache line
+	refunds  int      // charges of refunds in flight
+	refunded int64    // when the last refund was answered
+	_        [48]byte // fills the cache line
 }
 
 // learns reports whether answers to a call that was sent then are learned, see invariant 3.
@@ -137,9 +135,8 @@ func (c *Cache) Deny(admission []buckets.Charge, charges []gcra.Charge) bool {
 		return false
 	}
 
-	c.shards[c.set.Shard(admission[0].Hash)].denied.Add(1)
-	SetResults(charges, admission, false, false)
 	for i := range charges {
+		SetResult(&charges[i], &admission[i], false, false)
 		r := &charges[i].Result
 		r.Cached = true
 		if r.RetryAfter > 0 {
@@ -164,14 +161,11 @@ func before(admission []buckets.Charge, i int) int {
 	return -1
 }
 
-// SetResults fills in the results of the charges, one for each of the admission, and the periods of quotas that were not
-// refunded.
-func SetResults(charges []gcra.Charge, admission []buckets.Charge, admitted, refund bool) {
-	for i := range charges {
-		admission[i].Result(admitted, (*tat.Result)(&charges[i].Result))
-		if admission[i].Periods != nil && !refund {
-			charges[i].Period = tat.Time(admission[i].Period)
-		}
+// SetResult fills in the result of a charge and, of a quota that was not refunded, the period.
+func SetResult(charge *gcra.Charge, c *buckets.Charge, admitted, refund bool) {
+	c.Result(admitted, (*tat.Result)(&charge.Result))
+	if c.Periods != nil && !refund {
+		charge.Period = tat.Time(c.Period)
 	}
 }
 
@@ -253,12 +247,4 @@ func (c *Cache) Record(r *outage.Report, charged, at, sent int64) (refund bucket
 		c.set.Put(r.Hash, at, int64(fresh), now)
 	}
 	return refund
-}
-
-// Denied is the number of requests that were denied.
-func (c *Cache) Denied() (n int64) {
-	for i := range c.shards {
-		n += c.shards[i].denied.Load()
-	}
-	return n
 }
