@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,8 +98,7 @@ func (i *Inspector) post(w http.ResponseWriter, r *http.Request, format string) 
 	}
 
 	subject, policies := r.Form.Get("subject"), r.Form["policy"]
-	wasFull, err := i.resetBuckets(r.Context(), subject, policies)
-	if err != nil {
+	if err := i.resetBuckets(r.Context(), subject, policies); err != nil {
 		status, why := http.StatusBadRequest, "Nothing was reset: "+err.Error()
 		if _, ok := errors.AsType[requestError](err); !ok {
 			status, why = http.StatusServiceUnavailable, "The store did not confirm the reset: "+err.Error()
@@ -118,19 +118,7 @@ func (i *Inspector) post(w http.ResponseWriter, r *http.Request, format string) 
 
 	// Relative to the client's URL. r.URL may lack a prefix that a router removed.
 	w.Header().Set("Location", "?"+back.Encode())
-	writeText(w, http.StatusSeeOther, resetMessage(subject, policies, wasFull))
-}
-
-// resetMessage is the text for programs that do not follow the redirect.
-func resetMessage(subject string, policies []string, wasFull bool) string {
-	if subject == "" {
-		subject = "anonymous requests"
-	}
-	s := "reset " + strings.Join(policies, ", ") + " for " + escape(subject)
-	if wasFull {
-		s += ", but its buckets were full already: is that the subject as the policy's key returns it, with its prefix, such as ip:192.0.2.7?"
-	}
-	return s
+	writeText(w, http.StatusSeeOther, "reset "+strings.Join(policies, ", ")+" for "+cmp.Or(escape(subject), "anonymous requests"))
 }
 
 // writeText responds with a line of text.

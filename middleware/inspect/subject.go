@@ -146,10 +146,9 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 	return state
 }
 
-// resetBuckets fills the subject's buckets in the policies named, and reports whether
-// all were full before, as they are for an unknown subject. If the error is a
+// resetBuckets fills the subject's buckets in the policies named. If the error is a
 // requestError, no bucket has changed.
-func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
+func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []string) error {
 	i.record.beginStep(i.record.step()) // forgets limits that are older than the window
 
 	policies := i.current()
@@ -158,7 +157,7 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 		inForce[k] = policies[k].Name
 	}
 	if len(names) == 0 {
-		return false, requestError("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
+		return requestError("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
 	}
 
 	var resets []gcra.Charge
@@ -169,31 +168,27 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 
 		k := slices.Index(inForce, name)
 		if k < 0 {
-			return false, requestError(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
+			return requestError(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
 		}
 
 		limits, _, override := i.limitsFor(&policies[k], subject)
 		switch {
 		case override.Override == noLimit:
-			return false, requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", name))
+			return requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", name))
 		case override.Override == banned:
-			return false, requestError(fmt.Sprintf("policy %s bans this subject, by an override", name))
+			return requestError(fmt.Sprintf("policy %s bans this subject, by an override", name))
 		case len(limits) == 0:
-			return false, requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", name))
+			return requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", name))
 		}
 		resets = append(resets, policies[k].Charge(subject, limits[0]))
 	}
 
-	// Peek first: after a reset every bucket is full.
-	wasFull = true
 	for _, c := range resets {
-		was, err := gcra.Peek(ctx, i.store, c)
-		wasFull = wasFull && err == nil && fullAfter(c.Limit, was) == 0
 		if err := gcra.Reset(ctx, i.store, c); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return wasFull, nil
+	return nil
 }
 
 // requestError is an error of the client.

@@ -361,12 +361,9 @@ func TestResetText(t *testing.T) {
 	for _, user := range []string{"ip:192.0.2.7", "sub:\x1b[31m", ""} {
 		s.ask(5, user, "/")
 	}
-	const full = ", but its buckets were full already: is that the subject as the policy's key returns it, with its prefix, such as ip:192.0.2.7?"
-
 	for _, test := range []struct{ form, want string }{
 		{"subject=ip:192.0.2.7&policy=a&policy=b", "reset a, b for ip:192.0.2.7\n"},
-		{"subject=ip:192.0.2.7&policy=a", "reset a for ip:192.0.2.7" + full + "\n"},
-		{"subject=192.0.2.7&policy=a", "reset a for 192.0.2.7" + full + "\n"},
+		{"subject=ip:192.0.2.7&policy=a", "reset a for ip:192.0.2.7\n"},
 		{"subject=sub:%1b[31m&policy=a", "reset a for sub:\\x1b[31m\n"},
 		{"subject=&policy=b", "reset b for anonymous requests\n"},
 	} {
