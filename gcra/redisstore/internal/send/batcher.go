@@ -145,9 +145,7 @@ func (b *batcher) fill(batch *batch) {
 		}
 	}
 
-	rest := copy(b.waiting, b.waiting[n:])
-	clear(b.waiting[rest:])
-	b.waiting = b.waiting[:rest]
+	b.waiting = slices.Delete(b.waiting, 0, n)
 	if batch.n == 0 {
 		b.inFlight--
 	}

@@ -97,12 +97,18 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 }
 
 // batcher returns the batcher for a request: that of its first key's server.
-func (s *Sender) batcher(q *Request) *batcher {
+func (s *Sender) batcher(q *Request) (b *batcher) {
+	b, q.node = s.server(q.Keys[0])
+	return b
+}
+
+// server returns the batcher of a key's server and, if that is one of several that is known, its client.
+func (s *Sender) server(key string) (b *batcher, node *redis.Client) {
 	if s.only != nil {
-		return s.only
+		return s.only, nil
 	}
-	q.node = s.node(q.Keys[0])
-	return s.batcherOf(q.node)
+	node = s.node(key)
+	return s.batcherOf(node), node
 }
 
 // batcherOf returns the batcher of one of several servers. If it is not known, node is nil, and the client finds it.

@@ -33,11 +33,7 @@ type Call struct {
 
 // Target is that of a key.
 func (s *Sender) Target(key string) Target {
-	b, node := s.only, (*redis.Client)(nil)
-	if b == nil {
-		node = s.node(key)
-		b = s.batcherOf(node)
-	}
+	b, node := s.server(key)
 	return Target{b, s.clientOf(node)}
 }
 
