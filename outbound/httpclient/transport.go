@@ -68,8 +68,8 @@ import (
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
-	pacers   pacers // by host, for servers that deny without a time
-	adaptive bool   // Base is an Adaptive, which paces
+	pacers   pacers    // by host, for servers that deny without a time
+	adaptive *Adaptive // Base if it is one, which then paces
 }
 
 // maxPause bounds a pause, unless callers wait longer than that.
@@ -135,31 +135,11 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			}
 		}
 
-		answer := new(retryafter.Answer)
-		if t.adaptive {
-			out = out.WithContext(context.WithValue(out.Context(), tryKey{}, try{deadline, t.cfg.Denied, answer}))
-		}
-
 		e.Tries++
-		resp, err := t.cfg.Base.RoundTrip(out)
+		resp, answer, err := t.try(out, p, deadline)
 		if err != nil || resp == nil {
-			p.Done(time.Now(), 0, nil)
 			return resp, err // http.Client reports a Base that returns neither
 		}
-
-		now := time.Now()
-		if !t.adaptive {
-			*answer = readAnswer(now, resp, t.cfg.Denied)
-		}
-
-		status := resp.StatusCode
-		switch {
-		case answer.Denied && answer.Wait == 0 && !answer.Never:
-			status = http.StatusTooManyRequests
-		case answer.Denied:
-			status = 0 // it says nothing of the rate
-		}
-		p.Done(now, status, nil)
 
 		if e.Reason = t.handle(r, resp, answer, deadline, e); e.Reason != "" {
 			return resp, nil
@@ -167,10 +147,36 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 	}
 }
 
+// try sends the request and reads the response. The pacer learns the outcome, unless an Adaptive paces.
+func (t *Transport) try(r *http.Request, p *pacer.Pacer, deadline time.Time) (*http.Response, retryafter.Answer, error) {
+	if t.adaptive != nil {
+		return t.adaptive.roundTrip(r, deadline, t.cfg.Denied)
+	}
+
+	resp, err := t.cfg.Base.RoundTrip(r)
+	if err != nil || resp == nil {
+		p.Done(time.Now(), 0, nil)
+		return resp, retryafter.Answer{}, err
+	}
+
+	now := time.Now()
+	answer := readAnswer(now, resp, t.cfg.Denied)
+	status := resp.StatusCode
+	switch {
+	case answer.Denied && answer.Wait == 0 && !answer.Never:
+		status = http.StatusTooManyRequests
+	case answer.Denied:
+		status = 0 // it says nothing of the rate
+	}
+
+	p.Done(now, status, nil)
+	return resp, answer, nil
+}
+
 // handle begins a pause if a denial asks for one. If the request is to be sent
 // again, it drains the response and returns ""; otherwise it returns the reason
 // why not.
-func (t *Transport) handle(r *http.Request, resp *http.Response, answer *retryafter.Answer, deadline time.Time, e *Event) Reason {
+func (t *Transport) handle(r *http.Request, resp *http.Response, answer retryafter.Answer, deadline time.Time, e *Event) Reason {
 	switch {
 	case !answer.Denied:
 		return Answered
@@ -219,7 +225,7 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 		}
 
 		p := new(pacer.Pacer) // does nothing
-		if !t.adaptive {
+		if t.adaptive == nil {
 			p = t.pacers.get(hostOf(r))
 		}
 
