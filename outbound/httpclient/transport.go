@@ -68,7 +68,7 @@ import (
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
-	pacers   pacers    // by host, for servers that deny without a time
+	pacers   pacers    // by host, for servers that deny without a time; of an Adaptive they learn nothing
 	adaptive *Adaptive // Base if it is one, which then paces
 }
 
@@ -147,30 +147,24 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 	}
 }
 
-// try sends the request and reads the response. The pacer learns the outcome, unless an Adaptive paces.
-func (t *Transport) try(r *http.Request, p *pacer.Pacer, deadline time.Time) (*http.Response, retryafter.Answer, error) {
+// try sends the request, reads the response, and tells the pacer the status if that says something of the rate.
+func (t *Transport) try(r *http.Request, p *pacer.Pacer, deadline time.Time) (resp *http.Response, answer retryafter.Answer, err error) {
 	if t.adaptive != nil {
-		return t.adaptive.roundTrip(r, deadline, t.cfg.Denied)
+		resp, answer, err = t.adaptive.roundTrip(r, deadline, t.cfg.Denied)
+	} else if resp, err = t.cfg.Base.RoundTrip(r); err == nil && resp != nil {
+		answer = readAnswer(time.Now(), resp, t.cfg.Denied)
 	}
 
-	resp, err := t.cfg.Base.RoundTrip(r)
-	if err != nil || resp == nil {
-		p.Done(time.Now(), 0, nil)
-		return resp, retryafter.Answer{}, err
-	}
-
-	now := time.Now()
-	answer := readAnswer(now, resp, t.cfg.Denied)
-	status := resp.StatusCode
+	status := 0
 	switch {
-	case answer.Denied && answer.Wait == 0 && !answer.Never:
-		status = http.StatusTooManyRequests
+	case err != nil || resp == nil || t.adaptive != nil || answer.Wait > 0 || answer.Never:
 	case answer.Denied:
-		status = 0 // it says nothing of the rate
+		status = http.StatusTooManyRequests
+	default:
+		status = resp.StatusCode
 	}
-
-	p.Done(now, status, nil)
-	return resp, answer, nil
+	p.Done(time.Now(), status, nil)
+	return resp, answer, err
 }
 
 // handle begins a pause if a denial asks for one. If the request is to be sent
@@ -224,11 +218,7 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 			continue // another may have begun
 		}
 
-		p := new(pacer.Pacer) // does nothing
-		if t.adaptive == nil {
-			p = t.pacers.get(hostOf(r))
-		}
-
+		p := t.pacers.get(hostOf(r))
 		if err := waitForPace(p, r, deadline, e); err != nil {
 			return nil, err
 		}
