@@ -97,7 +97,7 @@ func (rs *redis) collect(to metric.Observer) {
 	sums := make([]int64, len(statistics))
 	var batchTime time.Duration
 	var instances int
-	var servers []gcra.ServerState
+	breakers := map[gcra.ServerState]int64{} // stores may share servers
 	for _, store := range rs.stores {
 		stats := store.Stats()
 		for i, s := range statistics {
@@ -105,7 +105,13 @@ func (rs *redis) collect(to metric.Observer) {
 		}
 		batchTime += stats.BatchTime
 		instances = max(instances, stats.Instances)
-		servers = append(servers, stats.Servers...)
+
+		for _, server := range stats.Servers {
+			for _, state := range breakerStates {
+				breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
+			}
+			breakers[gcra.ServerState{Server: server.Server, Breaker: cmp.Or(server.Breaker, gcra.BreakerClosed)}]++ // its reason is unbounded
+		}
 	}
 
 	for i, sum := range sums {
@@ -114,13 +120,6 @@ func (rs *redis) collect(to metric.Observer) {
 	to.ObserveFloat64(rs.batchTime, batchTime.Seconds())
 	to.ObserveInt64(rs.instances, int64(instances))
 
-	breakers := map[gcra.ServerState]int64{} // stores may share servers
-	for _, server := range servers {
-		for _, state := range breakerStates {
-			breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
-		}
-		breakers[gcra.ServerState{Server: server.Server, Breaker: cmp.Or(server.Breaker, gcra.BreakerClosed)}]++ // its reason is unbounded
-	}
 	for b, n := range breakers {
 		to.ObserveInt64(rs.breakers, n, metric.WithAttributes(append(serverAttributes(b.Server),
 			breakerKey.String(strings.ReplaceAll(string(b.Breaker), "-", "_")))...))
