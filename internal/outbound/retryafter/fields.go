@@ -108,10 +108,10 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 //	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 func (a *Answer) readLists(h http.Header) bool {
 	least := math.Inf(1)
-	for item := range items(h, "RateLimit") {
+	for item := range split(list(h, "RateLimit"), ',') {
 		name, params := cutName(item)
-		remaining, ok := number(value(params, "r"))
-		reset, _ := number(value(params, "t"))
+		remaining, ok := number(value(params, ';', "r"))
+		reset, _ := number(value(params, ';', "t"))
 		if rate := remaining / max(reset, 1); ok && name != "" && rate < least {
 			least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
 		}
@@ -121,10 +121,10 @@ func (a *Answer) readLists(h http.Header) bool {
 		return false
 	}
 
-	for item := range items(h, "RateLimit-Policy") {
+	for item := range split(list(h, "RateLimit-Policy"), ',') {
 		if name, params := cutName(item); name == a.Policy {
-			a.readWindow(value(params, "q"), value(params, "w"))
-			a.Capacity, _ = number(value(params, "q"))
+			a.readWindow(value(params, ';', "q"), value(params, ';', "w"))
+			a.Capacity, _ = number(value(params, ';', "q"))
 		}
 	}
 	return true
@@ -135,8 +135,8 @@ func (a *Answer) readLists(h http.Header) bool {
 //	RateLimit: limit=100, remaining=42, reset=35
 //	RateLimit-Policy: 100;w=60
 func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
-	fields := items(h, "RateLimit")
-	return a.readTriple(now, status, h, value(fields, "limit"), value(fields, "remaining"), value(fields, "reset"))
+	fields := list(h, "RateLimit")
+	return a.readTriple(now, status, h, value(fields, ',', "limit"), value(fields, ',', "remaining"), value(fields, ',', "reset"))
 }
 
 // readTriple reads the values of three fields. It reports whether remaining is a number. Without one
@@ -159,9 +159,9 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 	a.Policy = limit
 	a.Capacity, _ = number(limit)
 
-	for item := range items(h, "RateLimit-Policy") {
+	for item := range split(list(h, "RateLimit-Policy"), ',') {
 		quota, params, _ := strings.Cut(item, ";")
-		a.readWindow(quota, value(split(params, ';'), "w"))
+		a.readWindow(quota, value(params, ';', "w"))
 		if a.Rate > 0 {
 			a.Policy = item
 			return true // the triple describes the first policy
@@ -243,39 +243,37 @@ func sum(a, b string, sign float64) string {
 	return strconv.FormatFloat(max(x+sign*y, 0), 'f', -1, 64)
 }
 
-// items iterates over the list or dictionary in a field, whose lines are one (RFC 9651, section 4.2).
-func items(h http.Header, field string) iter.Seq[string] {
-	return split(strings.Join(h.Values(field), ","), ',')
-}
+// list returns the list or dictionary in a field, whose lines are one (RFC 9651, section 4.2).
+func list(h http.Header, field string) string { return strings.Join(h.Values(field), ",") }
 
 // split iterates over the parts that are not empty. A separator inside a string does not end a part.
 func split(line string, separator byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for rest := line; rest != ""; {
-			end := indexUnquoted(rest, separator)
-			if part := strings.TrimSpace(rest[:end]); part != "" && !yield(part) {
+		for line != "" {
+			end := indexUnquoted(line, separator)
+			if part := strings.TrimSpace(line[:end]); part != "" && !yield(part) {
 				return
 			}
-			rest = rest[min(end+1, len(rest)):]
+			line = line[min(end+1, len(line)):]
 		}
 	}
 }
 
 // cutName splits "burst";q=10;w=1 after the name. The name keeps its quotes; it is "" if the item
 // is not a string.
-func cutName(item string) (name string, params iter.Seq[string]) {
+func cutName(item string) (name, params string) {
 	end := indexUnquoted(item, ';')
 	name = strings.TrimSpace(item[:end])
 	if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
 		name = ""
 	}
-	return name, split(item[end:], ';')
+	return name, item[end:]
 }
 
 // value returns the value of a parameter, or of a dictionary without its parameters. The last of several counts
 // (RFC 9651, sections 4.2.2 and 4.2.3.2).
-func value(pairs iter.Seq[string], key string) (value string) {
-	for p := range pairs {
+func value(pairs string, separator byte, key string) (value string) {
+	for p := range split(pairs, separator) {
 		if k, v, ok := strings.Cut(p, "="); ok && strings.TrimSpace(k) == key {
 			value, _, _ = strings.Cut(v, ";")
 		}
