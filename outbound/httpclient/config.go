@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -69,9 +70,10 @@ type Config struct {
 // most the server's count: 5 and 20 for 25. With a store of package slidinglog, give
 // the server's own count and no Burst.
 type Policy struct {
-	// Name is part of errors and store keys, and unique within the Transport. A single policy
-	// may omit it and is called "default". If the store also limits inbound requests, no
-	// policy there with the same kind of key may have this name.
+	// Name is part of errors and store keys: up to 64 printable ASCII characters,
+	// unique within the Transport. A single policy may omit it and is called
+	// "default". If the store also limits inbound requests, no policy there with the
+	// same kind of key may have this name.
 	Name string
 
 	// Key says what the limit counts by: [ByHost], [ByCredential], [ByHeader],
@@ -118,6 +120,7 @@ const (
 	defaultMargin = 0.01
 	defaultTries  = 5
 	defaultWait   = time.Minute
+	maxName       = 64 // as of middleware.Policy
 )
 
 // New returns a Transport. The error joins the mistakes in the configuration
@@ -196,6 +199,10 @@ func (cfg *Config) check() (errs []error) {
 		switch {
 		case p.Name == "":
 			report("Name is missing; want one for each of several policies")
+		case len(p.Name) > maxName:
+			report("Name has %d characters; want at most %d", len(p.Name), maxName)
+		case strings.ContainsFunc(p.Name, func(c rune) bool { return c < ' ' || c > '~' }):
+			report("Name is %q; want printable ASCII", p.Name)
 		case seen[p.Name]:
 			report("Name is taken by an earlier policy; want unique names")
 		}

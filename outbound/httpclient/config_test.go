@@ -18,6 +18,8 @@ func TestMistakes(t *testing.T) {
 		Base: (*http.Transport)(nil), Store: (*gcra.Memory)(nil), Margin: 1, MaxTries: -1, MaxWait: -time.Second,
 		Policies: []httpclient.Policy{
 			{},
+			{Name: "a\n", Key: httpclient.ByHost, Limit: gcra.PerSecond(1)},
+			{Name: strings.Repeat("x", 65), Key: httpclient.ByHost, Limit: gcra.PerSecond(1)},
 			{Name: "b", Key: httpclient.ByHost, Limit: gcra.PerSecond(1), MaxDelay: -1},
 			{Name: "b", Key: httpclient.ByHost, Limit: gcra.PerSecond(1)},
 			{Name: "c", Key: httpclient.ByHost, Limit: gcra.Quota(1, gcra.Daily)},
@@ -26,7 +28,7 @@ func TestMistakes(t *testing.T) {
 
 	for _, want := range []string{
 		"Base is a nil *http.Transport", "Store is nil", "Margin is 1; want less than 1, or 0 for 0.01", "MaxTries is -1", "MaxWait is -1s", "policy number 1: Name is missing", "policy number 1: Key is nil",
-		"policy number 1: Limit is", `policy "b": MaxDelay is -1ns`, `policy "b": Name is taken`,
+		"policy number 1: Limit is", `Name is "a\n"`, "Name has 65", `policy "b": MaxDelay is -1ns`, `policy "b": Name is taken`,
 		`policy "c": Limit is 1/calendar day, a quota, which has no queue; want a rate`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -34,8 +36,8 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 
-	if n := strings.Count(err.Error(), "\n") + 1; n != 11 {
-		t.Errorf("got %d mistakes; want 11:\n%v", n, err)
+	if n := strings.Count(err.Error(), "\n") + 1; n != 13 {
+		t.Errorf("got %d mistakes; want 13:\n%v", n, err)
 	}
 
 	if _, err := httpclient.New(httpclient.Config{Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(1)}}}); err == nil {
