@@ -55,24 +55,16 @@ var instrumented = struct {
 
 func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 	ds, err := newDecisions(meter, limiters)
-	if err != nil {
+	rs, err2 := newRedis(meter, statsStores(limiters))
+	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
 
-	collect, collected := ds.collect, []metric.Observable{ds.counter, ds.nearEnd}
-	if stores := statsStores(limiters); len(stores) > 0 {
-		rs, err := newRedis(meter, stores)
-		if err != nil {
-			return err
-		}
-		collect = func(to metric.Observer) { ds.collect(to); rs.collect(to) }
-		collected = append(collected, rs.observables()...)
-	}
-
 	_, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		collect(to)
+		ds.collect(to)
+		rs.collect(to)
 		return nil
-	}, collected...)
+	}, append(rs.observables, ds.counter, ds.nearEnd)...)
 	if err != nil {
 		return err
 	}

@@ -32,9 +32,10 @@ func statsStores(limiters []*middleware.Limiter) (stores []gcra.StatsStore) {
 	return stores
 }
 
-// redis reports the statistics of stores.
+// redis reports the statistics of stores, if there are any.
 type redis struct {
-	stores []gcra.StatsStore
+	stores      []gcra.StatsStore
+	observables []metric.Observable // all of the following
 
 	counters  []metric.Int64ObservableCounter // of statistics
 	batchTime metric.Float64ObservableCounter
@@ -61,15 +62,8 @@ const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 var breakerStates = [...]gcra.BreakerState{gcra.BreakerClosed, gcra.BreakerHalfOpen, gcra.BreakerOpen}
 
 // newRedis creates the metrics of gcra.Stats.
-func newRedis(meter metric.Meter, stores []gcra.StatsStore) (rs *redis, err error) {
-	rs = &redis{stores: stores, counters: make([]metric.Int64ObservableCounter, len(statistics))}
-	for i, s := range statistics {
-		rs.counters[i], err = meter.Int64ObservableCounter("ratelimit.redis."+s.name, metric.WithUnit(s.unit), metric.WithDescription(s.description))
-		if err != nil {
-			return nil, err
-		}
-	}
-
+func newRedis(meter metric.Meter, stores []gcra.StatsStore) (*redis, error) {
+	rs := &redis{stores: stores}
 	var errs [3]error
 	rs.batchTime, errs[0] = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
 		metric.WithUnit("s"),
@@ -82,24 +76,28 @@ func newRedis(meter metric.Meter, stores []gcra.StatsStore) (rs *redis, err erro
 	rs.breakers, errs[2] = meter.Int64ObservableUpDownCounter("ratelimit.redis.breaker.status",
 		metric.WithUnit("{breaker}"),
 		metric.WithDescription("1 for the state of a server's breaker, 0 for the other states."))
-	return rs, errors.Join(errs[:]...)
-}
 
-// observables are the metrics that collect reports.
-func (rs *redis) observables() []metric.Observable {
-	all := []metric.Observable{rs.batchTime, rs.instances, rs.breakers}
-	for _, c := range rs.counters {
-		all = append(all, c)
+	rs.observables = []metric.Observable{rs.batchTime, rs.instances, rs.breakers}
+	for _, s := range statistics {
+		c, err := meter.Int64ObservableCounter("ratelimit.redis."+s.name, metric.WithUnit(s.unit), metric.WithDescription(s.description))
+		if err != nil {
+			return nil, err
+		}
+		rs.counters, rs.observables = append(rs.counters, c), append(rs.observables, c)
 	}
-	return all
+	return rs, errors.Join(errs[:]...)
 }
 
 // collect reports the sums of all stores, and the largest of their counts of instances.
 func (rs *redis) collect(to metric.Observer) {
+	if len(rs.stores) == 0 {
+		return
+	}
+
 	sums := make([]int64, len(statistics))
 	var batchTime time.Duration
 	var instances int
-	var servers []gcra.ServerState
+	breakers := map[gcra.ServerState]int64{} // stores may share servers
 	for _, store := range rs.stores {
 		stats := store.Stats()
 		for i, s := range statistics {
@@ -107,7 +105,13 @@ func (rs *redis) collect(to metric.Observer) {
 		}
 		batchTime += stats.BatchTime
 		instances = max(instances, stats.Instances)
-		servers = append(servers, stats.Servers...)
+
+		for _, server := range stats.Servers {
+			for _, state := range breakerStates {
+				breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
+			}
+			breakers[gcra.ServerState{Server: server.Server, Breaker: cmp.Or(server.Breaker, gcra.BreakerClosed)}]++ // its reason is unbounded
+		}
 	}
 
 	for i, sum := range sums {
@@ -116,13 +120,6 @@ func (rs *redis) collect(to metric.Observer) {
 	to.ObserveFloat64(rs.batchTime, batchTime.Seconds())
 	to.ObserveInt64(rs.instances, int64(instances))
 
-	breakers := map[gcra.ServerState]int64{} // stores may share servers
-	for _, server := range servers {
-		for _, state := range breakerStates {
-			breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
-		}
-		breakers[gcra.ServerState{Server: server.Server, Breaker: cmp.Or(server.Breaker, gcra.BreakerClosed)}]++ // its reason is unbounded
-	}
 	for b, n := range breakers {
 		to.ObserveInt64(rs.breakers, n, metric.WithAttributes(append(serverAttributes(b.Server),
 			breakerKey.String(strings.ReplaceAll(string(b.Breaker), "-", "_")))...))

@@ -164,3 +164,15 @@ func TestStoreNotComparable(t *testing.T) {
 		t.Errorf("got %v batches; want 2, as the stores cannot be compared", got)
 	}
 }
+
+// Limiters on a store without statistics have none of their metrics.
+func TestNoStatistics(t *testing.T) {
+	l := limiter(t, newStore(), middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)})
+	reader := instrument(t, l)
+	l.Decide(get("/"))
+	for _, m := range collect(t, reader) {
+		if strings.HasPrefix(m.Name, "ratelimit.redis.") {
+			t.Errorf("got %s; want no statistics of a store that has none", m.Name)
+		}
+	}
+}

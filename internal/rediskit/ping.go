@@ -1,6 +1,7 @@
 package rediskit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,19 +70,17 @@ type ping struct {
 func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 	var mu sync.Mutex
 	var errs []error
-	one := func(ctx context.Context, server *redis.Client, key string) {
+	one := func(ctx context.Context, server redis.UniversalClient, key string) {
 		if err := p.call(ctx, server, key); err != nil {
+			_, address := ConnOf(server)
 			mu.Lock()
 			defer mu.Unlock()
-			errs = append(errs, p.explain(ctx, server.Options().Addr, err))
+			errs = append(errs, p.explain(ctx, cmp.Or(address, "the client's address"), err))
 		}
 	}
 
 	key := p.prefix + "{ping}"
 	switch c := client.(type) {
-	case *redis.Client:
-		one(ctx, c, key)
-
 	case *redis.ClusterClient:
 		err := c.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 			if key, ok := p.keyOn(ctx, c, server); ok {
@@ -101,9 +100,7 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 		errs = append(errs, err)
 
 	default:
-		if err := p.call(ctx, client, key); err != nil {
-			return p.explain(ctx, "the client's address", err)
-		}
+		one(ctx, client, key)
 	}
 	return errors.Join(errs...)
 }

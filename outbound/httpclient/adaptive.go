@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
@@ -93,13 +94,27 @@ type Adaptive struct {
 // is sent, it returns the context's error. As soon as it knows that the wait would exceed
 // MaxWait or the context's deadline, it returns an error that wraps a [*turns.WaitError].
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, _, err := a.roundTrip(r, time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), nil)
+	return resp, err
+}
+
+// roundTrip is RoundTrip for a Transport above, with its deadline and its Denied. It also returns what the response
+// says. A deadline of the context would also end the reading of the body.
+func (a *Adaptive) roundTrip(r *http.Request, deadline time.Time, denied func(*http.Response) (time.Duration, bool)) (*http.Response, retryafter.Answer, error) {
+	if own := time.Now().Add(a.MaxWait); a.MaxWait > 0 && own.Before(deadline) {
+		deadline = own
+	}
+	if a.Denied != nil {
+		denied = a.Denied
+	}
+
 	var e Event
-	resp, err := a.send(r, &e)
+	resp, answer, err := a.send(r, deadline, denied, &e)
 	if e.Tries == 0 && r.URL != nil {
 		closeBody(r)
 	}
 	e.pass(a.Observe, r, resp, err)
-	return resp, err
+	return resp, answer, err
 }
 
 // check returns the mistake in the fields: New has it for a Transport, and every RoundTrip for others.
@@ -110,12 +125,13 @@ func (a *Adaptive) check() error {
 	return nil
 }
 
-func (a *Adaptive) send(r *http.Request, e *Event) (*http.Response, error) {
+func (a *Adaptive) send(r *http.Request, deadline time.Time, denied func(*http.Response) (time.Duration, bool), e *Event) (resp *http.Response, answer retryafter.Answer, err error) {
 	if r.URL == nil {
-		return a.base().RoundTrip(r) // which returns the error
+		resp, err = a.base().RoundTrip(r) // which returns the error
+		return resp, answer, err
 	}
 	if err := a.check(); err != nil {
-		return nil, err
+		return nil, answer, err
 	}
 
 	key := a.Key
@@ -124,18 +140,7 @@ func (a *Adaptive) send(r *http.Request, e *Event) (*http.Response, error) {
 	}
 	name, err := key(r)
 	if err != nil {
-		return nil, err
-	}
-
-	deadline, isDenied := time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), a.Denied
-	transport, ok := r.Context().Value(tryKey{}).(try)
-	if ok {
-		if a.MaxWait == 0 || transport.deadline.Before(deadline) {
-			deadline = transport.deadline
-		}
-		if isDenied == nil {
-			isDenied = transport.denied
-		}
+		return nil, answer, err
 	}
 
 	p := a.pacers.get(name)
@@ -143,18 +148,18 @@ func (a *Adaptive) send(r *http.Request, e *Event) (*http.Response, error) {
 		if errors.Is(err, turns.ErrWouldWait) {
 			err = fmt.Errorf("httpclient: %w", err)
 		}
-		return nil, err
+		return nil, answer, err
 	}
 
 	e.Tries = 1
-	resp, err := a.base().RoundTrip(r)
+	resp, err = a.base().RoundTrip(r)
 	if err != nil || resp == nil {
 		p.Done(time.Now(), 0, nil)
-		return resp, err // http.Client reports a Base that returns neither
+		return resp, answer, err // http.Client reports a Base that returns neither
 	}
 
 	now := time.Now()
-	answer := readAnswer(now, resp, isDenied)
+	answer = readAnswer(now, resp, denied)
 	status := resp.StatusCode
 	if answer.Never {
 		status = 0 // it says nothing of the rate
@@ -164,10 +169,7 @@ func (a *Adaptive) send(r *http.Request, e *Event) (*http.Response, error) {
 	}
 
 	p.Answered(now, status, answer)
-	if ok {
-		*transport.answer = answer
-	}
-	return resp, nil
+	return resp, answer, nil
 }
 
 // CloseIdleConnections closes the idle connections of Base, if it can.

@@ -137,7 +137,7 @@ func New(cfg Config) (*Transport, error) {
 		cfg.Policies[i].Limit = cfg.withMargin(cfg.Policies[i].Limit)
 	}
 
-	_, adaptive := cfg.Base.(*Adaptive)
+	adaptive, _ := cfg.Base.(*Adaptive)
 	return &Transport{cfg: cfg, adaptive: adaptive, pacers: pacers{maxInterval: maxBackoff / 2}}, nil
 }
 

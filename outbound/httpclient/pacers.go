@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
-	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
@@ -80,13 +79,3 @@ func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) 
 	}
 	return nil
 }
-
-// A try is what a Transport tells an Adaptive, its Base, in the request's context. A deadline of the context
-// itself would also end the reading of the body.
-type try struct {
-	deadline time.Time // by which the try may begin
-	denied   func(*http.Response) (time.Duration, bool)
-	answer   *retryafter.Answer // what the Adaptive has read, for the Transport
-}
-
-type tryKey struct{}

@@ -68,8 +68,8 @@ import (
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
-	pacers   pacers // by host, for servers that deny without a time
-	adaptive bool   // Base is an Adaptive, which paces
+	pacers   pacers    // by host, for servers that deny without a time; of an Adaptive they learn nothing
+	adaptive *Adaptive // Base if it is one, which then paces
 }
 
 // maxPause bounds a pause, unless callers wait longer than that.
@@ -135,31 +135,11 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			}
 		}
 
-		answer := new(retryafter.Answer)
-		if t.adaptive {
-			out = out.WithContext(context.WithValue(out.Context(), tryKey{}, try{deadline, t.cfg.Denied, answer}))
-		}
-
 		e.Tries++
-		resp, err := t.cfg.Base.RoundTrip(out)
+		resp, answer, err := t.try(out, p, deadline)
 		if err != nil || resp == nil {
-			p.Done(time.Now(), 0, nil)
 			return resp, err // http.Client reports a Base that returns neither
 		}
-
-		now := time.Now()
-		if !t.adaptive {
-			*answer = readAnswer(now, resp, t.cfg.Denied)
-		}
-
-		status := resp.StatusCode
-		switch {
-		case answer.Denied && answer.Wait == 0 && !answer.Never:
-			status = http.StatusTooManyRequests
-		case answer.Denied:
-			status = 0 // it says nothing of the rate
-		}
-		p.Done(now, status, nil)
 
 		if e.Reason = t.handle(r, resp, answer, deadline, e); e.Reason != "" {
 			return resp, nil
@@ -167,10 +147,30 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 	}
 }
 
+// try sends the request, reads the response, and tells the pacer the status if that says something of the rate.
+func (t *Transport) try(r *http.Request, p *pacer.Pacer, deadline time.Time) (resp *http.Response, answer retryafter.Answer, err error) {
+	if t.adaptive != nil {
+		resp, answer, err = t.adaptive.roundTrip(r, deadline, t.cfg.Denied)
+	} else if resp, err = t.cfg.Base.RoundTrip(r); err == nil && resp != nil {
+		answer = readAnswer(time.Now(), resp, t.cfg.Denied)
+	}
+
+	status := 0
+	switch {
+	case err != nil || resp == nil || t.adaptive != nil || answer.Wait > 0 || answer.Never:
+	case answer.Denied:
+		status = http.StatusTooManyRequests
+	default:
+		status = resp.StatusCode
+	}
+	p.Done(time.Now(), status, nil)
+	return resp, answer, err
+}
+
 // handle begins a pause if a denial asks for one. If the request is to be sent
 // again, it drains the response and returns ""; otherwise it returns the reason
 // why not.
-func (t *Transport) handle(r *http.Request, resp *http.Response, answer *retryafter.Answer, deadline time.Time, e *Event) Reason {
+func (t *Transport) handle(r *http.Request, resp *http.Response, answer retryafter.Answer, deadline time.Time, e *Event) Reason {
 	switch {
 	case !answer.Denied:
 		return Answered
@@ -218,11 +218,7 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 			continue // another may have begun
 		}
 
-		p := new(pacer.Pacer) // does nothing
-		if !t.adaptive {
-			p = t.pacers.get(hostOf(r))
-		}
-
+		p := t.pacers.get(hostOf(r))
 		if err := waitForPace(p, r, deadline, e); err != nil {
 			return nil, err
 		}

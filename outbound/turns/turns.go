@@ -38,9 +38,6 @@ func (t Turns) Wait(ctx context.Context) error {
 // others are in the queue, it returns a [*WaitError] at once and nothing is
 // charged. Other errors are those of Wait.
 func (t Turns) Try(ctx context.Context) error {
-	if err := checkQueues(t.Charges); err != nil {
-		return err
-	}
 	w := waiter{ctx: ctx, store: t.Store, charges: t.Charges}
 	return w.try()
 }

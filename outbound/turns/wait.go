@@ -112,9 +112,6 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //
 // A quota has no queue, and is an error.
 func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
-	if err := checkQueues(charges); err != nil {
-		return err
-	}
 	w := waiter{ctx: ctx, store: s, charges: charges, began: time.Now()}
 	err := w.try()
 	w.roundTrip = time.Since(w.began)
@@ -131,16 +128,6 @@ func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
 	return err
 }
 
-// checkQueues returns an error if a charge is on a quota.
-func checkQueues(charges []gcra.Charge) error {
-	for _, c := range charges {
-		if c.Limit.IsQuota() {
-			return fmt.Errorf("turns: policy %.80q: limit is %v, a quota, which has no queue; want a rate, or Take", c.Policy, c.Limit)
-		}
-	}
-	return nil
-}
-
 // A waiter is a call of Wait.
 type waiter struct {
 	ctx       context.Context
@@ -153,8 +140,14 @@ type waiter struct {
 	next      *WaitError    // the charge whose slot it is: the latest of all
 }
 
-// try takes a turn, or returns a *WaitError if it has to wait.
+// try takes a turn, or returns a *WaitError if it has to wait. A quota is an error.
 func (w *waiter) try() error {
+	for _, c := range w.charges {
+		if c.Limit.IsQuota() {
+			return fmt.Errorf("turns: policy %.80q: limit is %v, a quota, which has no queue; want a rate, or Take", c.Policy, c.Limit)
+		}
+	}
+
 	_, err := w.take(append(w.queue(0), w.calls(0)...))
 	return err
 }
@@ -271,19 +264,15 @@ func (w *waiter) calls(most time.Duration) []gcra.Charge {
 	return calls
 }
 
-// take is Store.Take. It returns the charge that has to wait longest, as the error if
+// take is Store.Take. It returns the charge that has to wait longest, also as the error if
 // the charges are denied.
 func (w *waiter) take(charges []gcra.Charge) (*WaitError, error) {
 	allowed, err := w.store.Take(w.ctx, charges)
-	w.denied = err == nil && !allowed
-	if err != nil {
-		return nil, err
-	}
 	next := longest(charges)
-	if w.denied {
-		return nil, next
+	if w.denied = err == nil && !allowed; w.denied {
+		return next, next
 	}
-	return next, nil
+	return next, err
 }
 
 // longest describes the charge that is denied for longest or, if none is, has to wait longest.

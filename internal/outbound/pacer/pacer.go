@@ -74,7 +74,6 @@ type Pacer struct {
 	pacing       bool      // a response has shown that the limit is within reach
 	share        float64   // of the rate, at remaining == reserve
 	lastResponse time.Time // zero before the first
-	nextDecrease time.Time // denials until then count with the denial before
 	again        bool      // the last response was a denial that counted
 	blind        blind     // beside the share
 
@@ -199,13 +198,7 @@ func (p *Pacer) Again(now time.Time) time.Duration {
 		return p.holdUntil.Sub(now)
 	}
 
-	interval := p.interval()
-	due := p.lastSent.Add(interval)
-	early := interval / 2 // jitter brings some requests closer than their interval
-	if p.reserve() == 0 || p.blind.rate > 0 {
-		early = 0 // without a reserve the early one is denied
-	}
-	if due.Add(-early).After(now) {
+	if due := p.lastSent.Add(p.interval()); due.After(now) {
 		return due.Sub(now)
 	}
 

@@ -113,36 +113,28 @@ func (p *Pacer) allowed(elapsed float64) {
 	}
 }
 
-// denied lowers the rate after a denial. Denials of requests that were on their way together count
-// once, and so do those of requests that had their slot.
+// denied lowers the rate after a denial. Denials of requests that were on their way together count once.
 func (p *Pacer) denied(now time.Time, sameWave bool) {
 	p.fullAt = 0
+	if sameWave {
+		return
+	}
+	p.sameWave = p.sent
+
 	switch {
 	case !p.known || p.few() || p.remaining > max(p.reserve(), 1):
 		// No field describes the limit that denied the request.
-		if sameWave {
-			return
-		}
-		p.sameWave = p.sent
 		p.blind.denied(now, blindCut)
-		return
 	case !p.pacing:
 		p.startPacing()
-	case now.After(p.nextDecrease):
-		switch {
-		case p.follows():
-			p.follow(followOnDenial)
-		case !p.again:
-			p.setShare(p.share * (1 - decreaseOnDenial))
-		default: // nothing else tells that there are many clients
-			p.setShare(p.share * decreaseAgain)
-		}
-	default:
-		return
+	case p.follows():
+		p.follow(followOnDenial)
+	case !p.again:
+		p.setShare(p.share * (1 - decreaseOnDenial))
+	default: // nothing else tells that there are many clients
+		p.setShare(p.share * decreaseAgain)
 	}
-
 	p.again = true
-	p.nextDecrease = latest(now, p.lastSlot)
 }
 
 // setShare keeps the share within its bounds.

@@ -108,14 +108,12 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 //	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 func (a *Answer) readLists(h http.Header) bool {
 	least := math.Inf(1)
-	for _, line := range h.Values("RateLimit") {
-		for item := range items(line) {
-			name, params := cutName(item)
-			remaining, ok := number(param(params, "r"))
-			reset, _ := number(param(params, "t"))
-			if rate := remaining / max(reset, 1); ok && name != "" && rate < least {
-				least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
-			}
+	for item := range split(list(h, "RateLimit"), ',') {
+		name, params := cutName(item)
+		remaining, ok := number(value(params, ';', "r"))
+		reset, _ := number(value(params, ';', "t"))
+		if rate := remaining / max(reset, 1); ok && name != "" && rate < least {
+			least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
 		}
 	}
 
@@ -123,12 +121,10 @@ func (a *Answer) readLists(h http.Header) bool {
 		return false
 	}
 
-	for _, line := range h.Values("RateLimit-Policy") {
-		for item := range items(line) {
-			if name, params := cutName(item); name == a.Policy {
-				a.readWindow(param(params, "q"), param(params, "w"))
-				a.Capacity, _ = number(param(params, "q"))
-			}
+	for item := range split(list(h, "RateLimit-Policy"), ',') {
+		if name, params := cutName(item); name == a.Policy {
+			a.readWindow(value(params, ';', "q"), value(params, ';', "w"))
+			a.Capacity, _ = number(value(params, ';', "q"))
 		}
 	}
 	return true
@@ -139,14 +135,8 @@ func (a *Answer) readLists(h http.Header) bool {
 //	RateLimit: limit=100, remaining=42, reset=35
 //	RateLimit-Policy: 100;w=60
 func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
-	fields := map[string]string{}
-	for _, line := range h.Values("RateLimit") {
-		for item := range items(line) {
-			key, value, _ := strings.Cut(item, "=")
-			fields[strings.TrimSpace(key)], _, _ = strings.Cut(value, ";")
-		}
-	}
-	return a.readTriple(now, status, h, fields["limit"], fields["remaining"], fields["reset"])
+	fields := list(h, "RateLimit")
+	return a.readTriple(now, status, h, value(fields, ',', "limit"), value(fields, ',', "remaining"), value(fields, ',', "reset"))
 }
 
 // readTriple reads the values of three fields. It reports whether remaining is a number. Without one
@@ -169,9 +159,9 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 	a.Policy = limit
 	a.Capacity, _ = number(limit)
 
-	for item := range items(h.Get("RateLimit-Policy")) {
+	for item := range split(list(h, "RateLimit-Policy"), ',') {
 		quota, params, _ := strings.Cut(item, ";")
-		a.readWindow(strings.TrimSpace(quota), param(params, "w"))
+		a.readWindow(quota, value(params, ';', "w"))
 		if a.Rate > 0 {
 			a.Policy = item
 			return true // the triple describes the first policy
@@ -253,8 +243,8 @@ func sum(a, b string, sign float64) string {
 	return strconv.FormatFloat(max(x+sign*y, 0), 'f', -1, 64)
 }
 
-// items iterates over a list.
-func items(line string) iter.Seq[string] { return split(line, ',') }
+// list returns the list or dictionary in a field, whose lines are one (RFC 9651, section 4.2).
+func list(h http.Header, field string) string { return strings.Join(h.Values(field), ",") }
 
 // split iterates over the parts that are not empty. A separator inside a string does not end a part.
 func split(line string, separator byte) iter.Seq[string] {
@@ -275,16 +265,17 @@ func cutName(item string) (name, params string) {
 	end := indexUnquoted(item, ';')
 	name = strings.TrimSpace(item[:end])
 	if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
-		return "", ""
+		name = ""
 	}
-	return name, item[min(end+1, len(item)):]
+	return name, item[end:]
 }
 
-// param returns the value of a parameter. The last of several counts (RFC 9651, section 4.2.3.2).
-func param(params, key string) (value string) {
-	for p := range split(params, ';') {
+// value returns the value of a parameter, or of a dictionary without its parameters. The last of several counts
+// (RFC 9651, sections 4.2.2 and 4.2.3.2).
+func value(pairs string, separator byte, key string) (value string) {
+	for p := range split(pairs, separator) {
 		if k, v, ok := strings.Cut(p, "="); ok && strings.TrimSpace(k) == key {
-			value = v
+			value, _, _ = strings.Cut(v, ";")
 		}
 	}
 	return value

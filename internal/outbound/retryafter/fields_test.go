@@ -56,6 +56,8 @@ func TestFields(t *testing.T) {
 		{"draft 8 of express-rate-limit", 200, head(`RateLimit-Policy: "10-in-4sec"; q=10; w=4; pk=:MTI3:`, `RateLimit: "10-in-4sec"; r=9; t=4`),
 			Answer{Policy: `"10-in-4sec"`, Remaining: 9, Capacity: 10, Rate: 2.5, Window: 4 * s, Reset: 4 * s}},
 		{"draft 11 on two lines", 200, head(`RateLimit: "a";r=9`, `RateLimit: "b";r=5`), Answer{Policy: `"b"`, Remaining: 5}},
+		{"draft 7 on several lines", 200, head("RateLimit: limit=10;x=1, remaining=5", "RateLimit: remaining=9, reset=4", "RateLimit-Policy: x", "RateLimit-Policy: 10;w=4"),
+			Answer{Policy: "10;w=4", Remaining: 9, Capacity: 10, Rate: 2.5, Window: 4 * s, Reset: 4 * s}},
 		{"draft 11 before draft 6", 200, head(`RateLimit: "a";r=9`, "RateLimit-Remaining: 5"), Answer{Policy: `"a"`, Remaining: 9}},
 		{"names with separators", 200, head(`RateLimit: "a;r=1,\"";r=9`, `RateLimit-Policy: "a;r=1,\"";q=10;w=5`),
 			Answer{Policy: `"a;r=1,\""`, Remaining: 9, Capacity: 10, Rate: 2, Window: 5 * s}},
@@ -115,6 +117,19 @@ func TestFields(t *testing.T) {
 	} {
 		if got := Read(noon, c.status, c.header); got != c.want {
 			t.Errorf("%s: got %+v; want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// Every response is read, so that costs next to no memory, with fields or without.
+func TestReadAllocates(t *testing.T) {
+	for _, h := range []http.Header{
+		head("Content-Type: text/plain"),
+		head("RateLimit: limit=10, remaining=9, reset=4", "RateLimit-Policy: 10;w=4"),
+		head(`RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9`, `RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400`),
+	} {
+		if got := testing.AllocsPerRun(100, func() { Read(noon, 200, h) }); got > 3 {
+			t.Errorf("%v: got %v allocations; want at most 3", h, got)
 		}
 	}
 }
