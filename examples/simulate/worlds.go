@@ -139,7 +139,7 @@ func buildWorlds() []world {
 
 	// Denials alone, and fields of another limit.
 	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 1})
-	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35}, why: burst2})
+	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35, uneven: 15}, why: burst2})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "x", bare: true, clients: 4})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "draft6", clients: 4})
 	add(world{limit: per(10, time.Second), lie: "4000", fields: "x", bare: true, clients: 4})
@@ -165,7 +165,7 @@ func buildWorlds() []world {
 	silent(per(1, time.Second).WithBurst(1), "gcra", 1)
 	silent(per(25, time.Second), "gcra", 10)
 	silent(per(5, time.Second), "gcra", 1)
-	add(world{limit: per(10, time.Second), fields: "none", bare: true, clients: 30, allow: bounds{uneven: 12}, why: many})
+	add(world{limit: per(10, time.Second), fields: "none", bare: true, clients: 30})
 	add(world{limit: per(60, time.Minute), window: "fixed", fields: "none", bare: true, clients: 6, join: 3})
 	add(world{limit: per(600, time.Minute), window: "fixed", fields: "none", bare: true, clients: 2, rate: 0.2})
 	add(world{limit: per(10, time.Second), fields: "none", bare: true, clients: 5, rate: 2})

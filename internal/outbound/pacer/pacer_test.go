@@ -52,7 +52,7 @@ func TestPacer(t *testing.T) {
 			{0, 0, nil, 0}, {0, 429, full(0), 0.8 * atEmpty},
 		}},
 		{"Retry-After holds all requests", []step{
-			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, head("Retry-After: 7"), 7}, {2, 0, nil, 5.25}, {0, 503, head("Retry-After: 90"), 90},
+			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, head("Retry-After: 7"), 7}, {2, 0, nil, 5.19}, {0, 503, head("Retry-After: 90"), 90},
 		}},
 		{"a Retry-After of a year holds requests for a day", []step{
 			{0, 0, nil, 0}, {0, 503, head("Retry-After: 31536000"), 24 * 3600},
