@@ -75,12 +75,12 @@ type Adaptive struct {
 	Key func(*http.Request) (string, error)
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
-	// a minute, and under a Transport what is left of its MaxWait. A request that would
+	// a minute, and under a Transport or Adaptive what is left of its MaxWait. A request that would
 	// have to wait longer fails, as soon as that is known. A deadline of the request's
 	// context counts too. With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
-	// Denied is as in [Config]; nil means that of a Transport above.
+	// Denied is as in [Config]; nil means that of a Transport or Adaptive above.
 	Denied func(*http.Response) (wait time.Duration, denied bool)
 
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
@@ -98,7 +98,7 @@ func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// roundTrip is RoundTrip for a Transport above, with its deadline and its Denied. It also returns what the response
+// roundTrip is RoundTrip for a Transport or an Adaptive above, with its deadline and its Denied. It also returns what the response
 // says. A deadline of the context would also end the reading of the body.
 func (a *Adaptive) roundTrip(r *http.Request, deadline time.Time, denied func(*http.Response) (time.Duration, bool)) (*http.Response, retryafter.Answer, error) {
 	if own := time.Now().Add(a.MaxWait); a.MaxWait > 0 && own.Before(deadline) {
@@ -152,7 +152,11 @@ func (a *Adaptive) send(r *http.Request, deadline time.Time, denied func(*http.R
 	}
 
 	e.Tries = 1
-	resp, err = a.base().RoundTrip(r)
+	if below, ok := a.Base.(*Adaptive); ok {
+		resp, _, err = below.roundTrip(r, deadline, denied)
+	} else {
+		resp, err = a.base().RoundTrip(r)
+	}
 	if err != nil || resp == nil {
 		p.Done(time.Now(), 0, nil)
 		return resp, answer, err // http.Client reports a Base that returns neither

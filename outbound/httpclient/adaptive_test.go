@@ -226,3 +226,46 @@ func TestAdaptiveManyHosts(t *testing.T) {
 		t.Error("a host that was not used is still held back after 1100 others; want it forgotten")
 	}
 }
+
+// Of several Adaptives, each for a limit of its own, the lower ones also keep to what a Transport above says.
+func TestAdaptiveOnAdaptive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var below httpclient.Event
+		tries := 0
+		transport := httpclient.Must(httpclient.New(httpclient.Config{
+			MaxWait: 5 * time.Second,
+			Denied:  func(resp *http.Response) (time.Duration, bool) { return 2 * time.Second, resp.StatusCode == 400 },
+			Base: &httpclient.Adaptive{Base: &httpclient.Adaptive{
+				Key:     shared,
+				Observe: func(_ *http.Request, e httpclient.Event) { below = e },
+				Base: roundTrip(func(*http.Request) (*http.Response, error) {
+					if tries++; tries == 1 {
+						return answer(400, http.NoBody), nil
+					}
+					return answer(429, http.NoBody, "Retry-After: 20"), nil
+				}),
+			}},
+		}))
+
+		get := func(url string) time.Duration {
+			began := time.Now()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := transport.RoundTrip(r); err != nil && !errors.Is(err, turns.ErrWouldWait) {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+
+		if took := get("http://a.example/"); tries != 2 || took < 2*time.Second {
+			t.Errorf("got %d tries in %v; want one more after 2 s", tries, took)
+		}
+
+		// The lower Adaptive holds back this host, too.
+		if took := get("http://b.example/"); took > 0 || tries != 2 || below.Reason != httpclient.TooLong {
+			t.Errorf("got an answer after %v and %d tries, %+v; want an error at once, as 20 s are more than MaxWait", took, tries, below)
+		}
+	})
+}

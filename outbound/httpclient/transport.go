@@ -68,7 +68,7 @@ import (
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
-	pacers   pacers    // by host, for servers that deny without a time; of an Adaptive they learn nothing
+	pacers   pacers    // by host, for servers that deny without a time; on an Adaptive one, which learns nothing
 	adaptive *Adaptive // Base if it is one, which then paces
 }
 
@@ -218,7 +218,12 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 			continue // another may have begun
 		}
 
-		p := t.pacers.get(hostOf(r))
+		host := hostOf(r)
+		if t.adaptive != nil {
+			host = "" // no search for the host's pacer
+		}
+
+		p := t.pacers.get(host)
 		if err := waitForPace(p, r, deadline, e); err != nil {
 			return nil, err
 		}
