@@ -18,7 +18,7 @@ import (
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
 // as the policy may be in debt, which later requests pay. What it cannot take is in a
-// [*SettleError]. Each policy is settled by itself: one that is out
+// [*SettleError], except for shadows. Each policy is settled by itself: one that is out
 // of units does not keep others from being charged, and a process that dies meanwhile
 // may have settled some of them.
 //

@@ -64,7 +64,7 @@ import (
 // With an [Adaptive] as Base, the Adaptive does this, and a Retry-After holds back all requests
 // with its Key.
 //
-// All this is local to the Transport: other processes learn it from their own denials.
+// The Transport or the Adaptive keeps all this in memory: other processes learn it from their own denials.
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
