@@ -76,7 +76,7 @@ type Adaptive struct {
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and under a Transport or Adaptive what is left of its MaxWait. A request that would
-	// have to wait longer fails, as soon as that is known. A deadline of the request's
+	// have to wait longer fails, as a rule at once. A deadline of the request's
 	// context counts too. With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
@@ -91,8 +91,8 @@ type Adaptive struct {
 }
 
 // RoundTrip implements http.RoundTripper. If the context ends before the request
-// is sent, it returns the context's error. As soon as it knows that the wait would exceed
-// MaxWait or the context's deadline, it returns an error that wraps a [*turns.WaitError].
+// is sent, it returns the context's error. If the wait would exceed MaxWait or the context's
+// deadline, it returns an error that wraps a [*turns.WaitError], as a rule at once.
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, _, err := a.roundTrip(r, time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), nil)
 	return resp, err

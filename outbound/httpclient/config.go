@@ -42,7 +42,7 @@ type Config struct {
 
 	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn up to 50
 	// ms later); 0 means a minute. If the request would have to wait longer, for its turn or
-	// for a Retry-After, RoundTrip returns as soon as it knows. A deadline of the request's
+	// for a Retry-After, RoundTrip returns, as a rule at once. A deadline of the request's
 	// context counts too.
 	MaxWait time.Duration
 
