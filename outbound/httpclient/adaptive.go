@@ -44,7 +44,8 @@ import (
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
 // increase and multiplicative decrease (AIMD) instead. A fixed window, in which the whole limit returns at
-// once, is known by a reset that stays while remaining falls. Clients then use the window evenly.
+// once, is known by a reset that stays for some seconds while remaining falls. Clients then use the window
+// evenly.
 //
 // A denial that the fields do not explain, such as one by a limit per second beside the fields of a daily
 // limit, begins a second rate, which denials and clocks alone determine. The slower of both counts. That
@@ -61,7 +62,8 @@ import (
 // from denials alone. If the server blocks its clients after a denial, each costs the block: use a
 // [Transport] with the limit. With more than about 240 clients of a large bucket, remaining may oscillate.
 // With RateLimit-Remaining alone a small bucket looks like a large one that is almost empty, and clients may
-// leave most of the limit unused for hours.
+// leave most of the limit unused for hours. A fixed window of less than four seconds may look like a bucket,
+// and clients may leave most of it unused.
 //
 // With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
 //
