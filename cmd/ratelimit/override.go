@@ -21,7 +21,7 @@ func (c *command) override() *cobra.Command {
 		Short: "Give one subject another limit, or no limit, for a while, on all servers",
 		Long: `Overrides are kept in Redis with who set them, when and why, and hold within five
 seconds on every server that follows them (package middleware/fleet). Each has an
-end; what is to stay belongs in the file of policies.`,
+end; a limit that is to stay belongs in the file of policies.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
   ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml
   ratelimit override list
@@ -130,7 +130,7 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 	case t.length <= 0:
 		return usagef("--for is missing; want how long, such as --for 1h")
 	case t.length > overrides.Longest:
-		return usagef("--for is %v; want at most 366 days: a longer override belongs in the file of policies", t.length)
+		return usagef("--for is %v; want at most 366 days: a limit that is to stay belongs in the file of policies", t.length)
 	}
 
 	return c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {

@@ -312,7 +312,7 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	c.noteUnknown(cmd, subject, rows)
 
 	// The bucket under an override "none" is not in the row: it counts again when that ends.
-	if free := policiesOf(rows, func(r row) bool { return !r.limited() }); len(free) > 0 {
+	if free := policiesOf(rows, func(r row) bool { return !r.limited() && r.Override == gcra.Unlimited().String() }); len(free) > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "not reset, as an override sets no limit there: %s\n", strings.Join(free, ", "))
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.limited() })

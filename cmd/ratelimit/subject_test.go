@@ -235,6 +235,12 @@ func TestResetUnderOverride(t *testing.T) {
 	if got := reset(); !strings.HasSuffix(got, "\nip:192.0.2.7 is full in: client, month, rows, plan\nbut it is banned in: client\n") {
 		t.Errorf("got\n%s\nwant the ban", got)
 	}
+
+	want(t, 0, []string{"override", "unset", "ip:192.0.2.7"})
+	name = file(t, "policies:\n  - {name: client, key: client, plans: {free: 6/hour, staff: none}}\n")
+	if got := reset(); strings.Contains(got, "override sets") {
+		t.Errorf("got\n%s\nwant no word of overrides, as a plan has no limit", got)
+	}
 }
 
 // What is wrong with Redis, the command says in the words of Store.Ping.
