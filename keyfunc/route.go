@@ -22,7 +22,7 @@ import (
 // A request without a pattern is anonymous: no route matched, it has not reached the
 // router, or the router sets no pattern. http.ServeMux sets it before it calls the handler;
 // for routers behind the limiter, the adapters of this module ask the router. A limiter of
-// adapters/nethttp around an unknown router gets no route: use the adapter of the
+// adapters/nethttp does not see the routes of an unknown router in it: use the adapter of the
 // router, or Routes of adapters/nethttp for a ServeMux. In Use of a router that is mounted
 // in another one of chi, such a limiter gets the pattern of the mount, "/admin/*". If none of a
 // policy's first hundred requests has the pattern of a route, the limiter usually logs
