@@ -209,7 +209,8 @@ func TestReset(t *testing.T) {
 
 // Where an override sets no limit there is no bucket to fill, and a ban outlives a reset.
 func TestResetUnderOverride(t *testing.T) {
-	busy(t, server(t))
+	redis := server(t)
+	busy(t, redis)
 	name := file(t, sample)
 	reset := func(args ...string) string {
 		t.Helper()
@@ -238,6 +239,7 @@ func TestResetUnderOverride(t *testing.T) {
 
 	want(t, 0, []string{"override", "unset", "ip:192.0.2.7"})
 	name = file(t, "policies:\n  - {name: client, key: client, plans: {free: 6/hour, staff: none}}\n")
+	charge(t, redis, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerHour(6), Cost: 1})
 	if got := reset(); strings.Contains(got, "override sets") {
 		t.Errorf("got\n%s\nwant no word of overrides, as a plan has no limit", got)
 	}
