@@ -55,8 +55,9 @@ const (
 // withdrawn signing key may count for their subject until they expire. That grants no
 // access: JWTSubject does not authenticate. Authenticate as if it was not there.
 //
-// To check a signature may cost more than to deny a request. Put a limit by address before
-// it, to bound the number of invented tokens.
+// To check a signature may cost more than to deny a request. A limiter by address in front of
+// the one with this key bounds the number of invented tokens. A policy of the same limiter does
+// not: a limiter asks for all keys before it denies.
 //
 // JWTSubject panics if keys is nil, if there are no methods, if golang-jwt does not know
 // one, and if one is "none".
