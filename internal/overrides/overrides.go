@@ -115,13 +115,13 @@ func (e *Entry) Override() middleware.Override {
 // Parse reads an entry, and checks it.
 func Parse(field, value string) (e Entry, err error) {
 	if err := json.Unmarshal([]byte(value), &e); err != nil {
-		return e, fmt.Errorf("%.80q is no entry: %w", field, err)
+		return e, fmt.Errorf("%.160q is no entry: %w", field, err)
 	}
 	if err := e.Check(); err != nil {
-		return e, fmt.Errorf("%.80q: %w", field, err)
+		return e, fmt.Errorf("%.160q: %w", field, err)
 	}
 	if e.Field() != field {
-		return e, fmt.Errorf("%.80q is the entry of %q; want the field %q", field, e.Subject, e.Field())
+		return e, fmt.Errorf("%.160q is the entry of %q; want the field %q", field, e.Subject, e.Field())
 	}
 	return e, nil
 }
