@@ -62,7 +62,7 @@ import (
 // request that cannot wait for so long has a WaitError with the policy "pace".
 //
 // With an [Adaptive] as Base, the Adaptive does this, and a Retry-After holds back all requests
-// with its Key.
+// with its Key for at most a day.
 //
 // The Transport or the Adaptive keeps all this in memory: other processes learn it from their own denials.
 type Transport struct {
