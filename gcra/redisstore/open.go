@@ -30,7 +30,8 @@ import (
 // unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
 // as in [redis.ParseURL], of a cluster as in [redis.ParseClusterURL], override the
-// settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0.
+// settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0, nor does a
+// read_timeout of 3s or 500ms that is shorter than Timeout.
 //
 // The error names the first mistake in the URL, and has a line for each in the Config.
 func Open(rawURL string, cfg Config) (*Store, error) {
