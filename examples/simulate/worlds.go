@@ -77,13 +77,15 @@ func buildWorlds() []world {
 		all = append(all, w)
 	}
 
-	// Rates and numbers of clients.
+	// Numbers of clients.
 	add(world{limit: per(4500, hour), clients: 10, processes: 2, empty: true})
 	for _, n := range []int{1, 2, 10, 30} {
 		add(world{limit: per(4500, hour), clients: n, empty: true})
 	}
 	add(world{limit: per(4500, hour), clients: 100, empty: true})
 	add(world{limit: per(4500, hour), clients: 10})
+
+	// Other rates and bursts.
 	add(world{limit: per(60, hour), clients: 1})
 	add(world{limit: per(60, hour), clients: 5})
 	add(world{limit: per(600, hour).WithBurst(100), clients: 20})
@@ -96,6 +98,8 @@ func buildWorlds() []world {
 	add(world{limit: per(5, time.Second), clients: 1})
 	add(world{limit: per(100, time.Second), clients: 20})
 	add(world{limit: per(5, time.Minute), clients: 2})
+
+	// Small buckets, and many clients.
 	add(world{limit: per(1, time.Second).WithBurst(1), clients: 1})
 	add(world{limit: per(1, time.Second).WithBurst(1), clients: 10, allow: bounds{uneven: never}, why: small})
 	add(world{limit: per(1, time.Second).WithBurst(10), clients: 10})
