@@ -19,7 +19,7 @@
 //   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
 //     several servers share.
 //   - [github.com/seed-e377111c/ratelimit/keyfunc] has the functions that return
-//     the key of a request: the client that it counts for.
+//     the key of a request: who or what it counts for.
 //
 // With adapters/nethttp, this lets each client address (of IPv6, each /64) send 10 requests
 // at once, and then one every 6 seconds:
@@ -38,7 +38,7 @@
 //   - [github.com/seed-e377111c/ratelimit/middleware/fleet] reads the limits and bans that
 //     operators set while servers run.
 //   - [github.com/seed-e377111c/ratelimit/adapters/otel] reports to OpenTelemetry.
-//   - [github.com/seed-e377111c/ratelimit/gcra/slidinglog] is a store for strict
+//   - [github.com/seed-e377111c/ratelimit/gcra/slidinglog] has stores for strict
 //     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] the contract
 //     that every store passes.
 //

@@ -111,7 +111,7 @@ func Example_tenants() {
 	// / [X-Tenant quiet] 200
 }
 
-// An export costs as much as twenty other requests, and exports run one after the other: a
+// An export costs as much as twenty other requests, and exports start one after the other: a
 // second one waits for its turn instead of being denied. One that fails costs nothing.
 func Example_expensiveRoute() {
 	mux := http.NewServeMux()
