@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -62,10 +61,12 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict,
 	}
 	switch {
 	case noKey == nil:
+	case noPlan != nil:
+		return charges, &policyError{p.Name, "Key", fmt.Errorf("%w; LimitFor: %w", noKey.cause, noPlan.cause)}
 	case c.Limit == gcra.Unlimited():
 		return exempt, nil
 	default:
-		return charges, cmp.Or(noPlan, noKey)
+		return charges, noKey
 	}
 
 	if p.Override != nil || p.override != nil {

@@ -11,8 +11,7 @@
 //
 // # Outcomes
 //
-// Each policy that applies to a request has one outcome, the last in this list that
-// holds:
+// A policy that applies to a request has one outcome, the last in this list that holds:
 //
 //	allowed        the policy allows the request; others may deny it
 //	shadow_denied  a shadow policy would have denied it
@@ -25,8 +24,8 @@
 //
 // The outcome of the request is the last in the list that one of its policies has. So
 // denials are counted during an outage too, and counts of shadow policies are free of
-// outages. A policy that was not evaluated, because another one had denied the request
-// with 503 or by a ban, has no outcome.
+// outages. If a policy denies the request with 503 or by a ban, others may have no
+// outcome.
 //
 // # Metrics
 //
@@ -81,7 +80,7 @@
 // ratelimit.outcome; ratelimit.policy, the policy that the outcome comes from (of several
 // the one closest to its limit); and ratelimit.remaining, that policy's remaining units,
 // if it was decided at all. If a request passes several limiters, the last one in which a policy
-// applies overwrites them.
+// applies overwrites the first two, and ratelimit.remaining if it has that.
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their

@@ -46,8 +46,7 @@ func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limit
 	return nil
 }
 
-// instrumented are the limiters that are reported already, by weak pointers: a limiter that
-// its program no longer uses can be freed.
+// instrumented are the limiters that are reported already. It keeps none of them alive.
 var instrumented = struct {
 	sync.Mutex
 	limiters map[weak.Pointer[middleware.Limiter]]struct{}
