@@ -18,8 +18,8 @@ import (
 //
 // A fresh key holds a full bucket of Burst units. It refills one unit every
 // Per/Count (the emission interval), so any interval of length D admits about
-// Burst + D·Count/Per units at most; the worst case in one window of length Per
-// is Burst + Count. Set Burst to 1 if no two requests may pass together.
+// Burst + D·Count/Per units at most, and one of length Per about Burst + Count. Set Burst
+// to 1 if no two requests may pass together.
 //
 // The emission interval is rounded to the nearest 100 ns: the rate is within
 // 0.05 % of Count/Per up to 10,000 a second, and within 5 % up to 1,000,000 a
