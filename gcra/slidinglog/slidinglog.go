@@ -25,8 +25,8 @@
 //
 // # Algorithm
 //
-// A charge of cost units passes at time t if the units logged after t - Per and its
-// own are at most Count together. Then it is logged with t. A denied charge is not
+// If none waits, a charge of cost units passes at time t if the units logged after t - Per
+// and its own are at most Count together. Then it is logged with t. A denied charge is not
 // logged, so retries do not extend a denial. The window is half open: Count units
 // at t leave room for as many at t + Per, and not a microsecond earlier.
 //
