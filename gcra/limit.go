@@ -54,8 +54,7 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 // data, or while servers decide without it; SECURITY.md says how many, where B is n.
 //
 // n is at most 9·10^9 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
-// year. Which period is current is decided by the clock of the [Store]. A quota has no
-// delays: MaxDelay must be 0, and package turns does not take it.
+// year. A quota has no delays: MaxDelay must be 0, and package turns does not take it.
 func Quota(n int64, c Calendar) Limit {
 	return Limit{Count: n, calendar: unique.Make(c.calendar.Canonical())}
 }
