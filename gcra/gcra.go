@@ -62,7 +62,7 @@
 // Which period is current is decided by the clock of the store. If that goes back into
 // the period before, a bucket that was charged in the one that has begun stays in it. If it
 // goes back further, a bucket that was charged in a later period denies until the current one
-// ends. Around the moment between two periods 2n units may pass.
+// ends.
 package gcra
 
 // Where to change what: limit.go and calendar.go have the limits, store.go the contract of stores,

@@ -18,8 +18,8 @@ import (
 //
 // A fresh key holds a full bucket of Burst units. It refills one unit every
 // Per/Count (the emission interval), so any interval of length D admits about
-// Burst + D·Count/Per units at most; the worst case in one window of length Per
-// is Burst + Count. Set Burst to 1 if no two requests may pass together.
+// Burst + D·Count/Per units at most, and one of length Per about Burst + Count. Set Burst
+// to 1 if no two requests may pass together.
 //
 // The emission interval is rounded to the nearest 100 ns: the rate is within
 // 0.05 % of Count/Per up to 10,000 a second, and within 5 % up to 1,000,000 a
@@ -54,8 +54,7 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 // data, or while servers decide without it; SECURITY.md says how many, where B is n.
 //
 // n is at most 9·10^9 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
-// year. Which period is current is decided by the clock of the [Store]. A quota has no
-// delays: MaxDelay must be 0, and package turns does not take it.
+// year. A quota has no delays: MaxDelay must be 0, and package turns does not take it.
 func Quota(n int64, c Calendar) Limit {
 	return Limit{Count: n, calendar: unique.Make(c.calendar.Canonical())}
 }

@@ -16,7 +16,7 @@ type Store interface {
 	// Take decides about one admission: all its charges are taken or none is,
 	// except that a shadow may be left out. It is allowed if every charge that is
 	// not a shadow is. Take fills in the Result of every charge, and returns an
-	// error only when there is no decision: a charge is not valid (see [Charge]),
+	// error only when there is no decision, as when a charge is not valid (see [Charge]),
 	// the context is done, or the store could not answer. After an error allowed is
 	// false and the results mean nothing. Nothing was taken if the error came before
 	// a server was asked; afterwards the charges may have been taken, once.
@@ -80,7 +80,6 @@ type Charge struct {
 	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
 	// says how many; in an admission that is denied it takes none. Charges that are not late
 	// are denied, or wait, until the debt is paid; that of a quota ends with its period.
-	// Without MaxDebt it takes what is left at most. Refund ignores it.
 	Late bool
 
 	// Peek asks what is left: it takes or refunds nothing, whatever Cost is, writes nothing

@@ -15,8 +15,8 @@ import (
 // is ready to use.
 //
 // Its memory is not bounded: it holds every key that was charged within its
-// window, and drops others only when the number of keys has doubled. Use it for a
-// few partners; for public clients use [gcra.Memory].
+// window. It drops others when it has 64 keys, or twice as many as it kept the last
+// time if that is more. Use it for a few partners; for public clients use [gcra.Memory].
 type Memory struct {
 	clock func() time.Time // nil means the monotonic time since start
 

@@ -1,8 +1,8 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
-// it begins, at most Count units pass, while no state is lost and the clock does not go back.
-// [Store], in Redis, and [Memory] are stores like those of package gcra, with the same charges
-// and results, for rates without debt whose Burst is 0 or their Count. For other
-// limits New of package middleware returns an error.
+// it begins, at most Count units pass, while no state is lost, the clock does not go back and
+// nothing is refunded. [Store], in Redis, and [Memory] are stores like those of package gcra, with the
+// same charges and results, for rates without debt whose Burst is 0 or their Count. For another
+// Policy.Limit, New of package middleware returns an error.
 //
 //	store, err := slidinglog.New(client, slidinglog.Config{})
 //	if err != nil {
@@ -25,12 +25,10 @@
 //
 // # Algorithm
 //
-// A charge of cost units passes at time t if the units logged after t - Per and its
-// own are at most Count together. Then it is logged with t. A denied charge is not
+// If none waits, a charge of cost units passes at time t if the units logged after t - Per
+// and its own are at most Count together. Then it is logged with t. A denied charge is not
 // logged, so retries do not extend a denial. The window is half open: Count units
 // at t leave room for as many at t + Per, and not a microsecond earlier.
-//
-// Since Count units may pass at once, Burst must be 0 or equal to Count.
 //
 // A charge that waits (see MaxDelay and MaxWait) queues: it is logged with the time at which
 // it may pass, and no charge overtakes it but a late one. All charges on one log must have the same
