@@ -8,7 +8,7 @@
 // router. chi finds the route only after the middleware of Use, so this package asks
 // the router for it: Policy.Routes and keyfunc.Route go by the route.
 //
-// Put middleware that rewrites the path (chi's StripSlashes and CleanPath) in
+// Put middleware that rewrites the path, such as chi's StripSlashes and CleanPath, in
 // front of the limiter, so that limiter and router see the same path.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.

@@ -42,7 +42,7 @@ type (
 	// FieldError is a mistake in a field of a Policy. See [middleware.FieldError].
 	FieldError = middleware.FieldError
 
-	// SettleError is the error of Decision.Settle for units that were not charged. See
+	// SettleError is the error of Decision.Settle if too few units are left. See
 	// [middleware.SettleError].
 	SettleError = middleware.SettleError
 )
@@ -50,7 +50,7 @@ type (
 // The values of Config.Headers, which may be joined by |. See [middleware.Headers].
 const (
 	HeadersDraft6     = middleware.HeadersDraft6     // RateLimit-Limit, -Remaining, -Reset and -Policy; the default
-	HeadersDraft11    = middleware.HeadersDraft11    // RateLimit and RateLimit-Policy, lists of all policies
+	HeadersDraft11    = middleware.HeadersDraft11    // RateLimit and RateLimit-Policy, lists of policies
 	HeadersXRateLimit = middleware.HeadersXRateLimit // X-RateLimit-Limit, -Remaining and -Reset
 	HeadersNone       = middleware.HeadersNone       // none of them; alone
 )

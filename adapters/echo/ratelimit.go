@@ -14,8 +14,8 @@
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 //
-// Addresses come from package keyfunc only: by default, echo's c.RealIP believes
-// what clients write into X-Forwarded-For.
+// Addresses come from package keyfunc only: before v4.16.3, echo's c.RealIP by default
+// believes what clients write into X-Forwarded-For.
 package ratelimit
 
 import (

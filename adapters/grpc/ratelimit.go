@@ -9,7 +9,7 @@
 //		grpc.ChainStreamInterceptor(authenticateStream, limit.Stream()),
 //	)
 //
-// A server needs both interceptors: Unary does not see streams. Put them after the
+// Use both interceptors: Unary does not see streams. Put them after the
 // authentication, so that keys know the user, and after what recovers panics.
 // OpenTelemetry's stats handler counts denied calls too, wherever the limiter is.
 //
@@ -23,12 +23,12 @@
 // the metadata, so nothing in it is trusted by default.
 //
 // Policy.Routes are full methods: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
-// of a service. Without Routes a policy counts every call, also those of the health and
-// reflection services.
+// of a service. Without Routes a policy counts the calls of all services, also of health and
+// reflection.
 //
-// A call that ends before its interceptors run is not counted: of an unknown method, or
-// a unary one whose message is malformed, too large or missing. grpc.MaxRecvMsgSize and
-// grpc.MaxConcurrentStreams bound what it costs.
+// A call that ends before its interceptors run is not counted: of an unknown method or
+// compression, or a unary one whose message is malformed, too large or missing.
+// grpc.MaxRecvMsgSize and grpc.MaxConcurrentStreams bound what it costs.
 //
 // # Denials
 //

@@ -7,8 +7,8 @@
 //	http.ListenAndServe(addr, limit(mux))
 //
 // The middleware may wrap a ServeMux, the handler of one route, or another
-// router. Around another router the route is unknown: Policy.Routes go by the
-// path, and keyfunc.Route has no route.
+// router. The routes of another router are unknown: Policy.Routes go by the
+// path, and keyfunc.Route does not see them.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit

@@ -19,8 +19,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// cost returns the number of fields and fragments that a GraphQL request asks for. It does
-// not validate the query: with thousands of fields that takes seconds.
+// cost returns 1 and the number of fields and fragments that a GraphQL request asks for,
+// together at most 1,000. It does not validate the query: with thousands of fields that can
+// take seconds.
 func cost(r *http.Request) int64 {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -42,13 +43,14 @@ func cost(r *http.Request) int64 {
 	return int64(n)
 }
 
-// selections counts up to about most: fragments in fragments could ask for any number, and
+// selections counts up to most: fragments in fragments could ask for any number, and
 // a fragment in itself for no end.
 func selections(query *ast.QueryDocument, set ast.SelectionSet, most int) (n int) {
 	for _, selection := range set {
-		if n++; n > most {
+		if n >= most {
 			break
 		}
+		n++
 
 		switch s := selection.(type) {
 		case *ast.Field:
@@ -115,6 +117,11 @@ func TestGraphQLCost(t *testing.T) {
 		if w.Code != test.status || charged != test.cost {
 			t.Errorf("%.60s: got status %d, %d units charged; want %d, %d", test.body, w.Code, charged, test.status, test.cost)
 		}
+	}
+
+	// The count ends at 1,000.
+	if got := cost(httptest.NewRequest("POST", "/graphql", strings.NewReader(asJSON(nested)))); got != 1_000 {
+		t.Errorf("a query of any number of fields costs %d; want 1,000", got)
 	}
 
 	// A server reads the query of a GET from its URL.
