@@ -59,11 +59,12 @@ type Config struct {
 	BanStatus int
 
 	// Logger gets the problems of the set-up, at most one line in five minutes for
-	// each: a Key that fails, a proxy that the keys ignore, a store that fails and does not
-	// log that itself, as redisstore.Store does. Each has a code and a link to its
-	// section in docs/troubleshooting.md. At level Debug it gets one line for each decision
-	// too, with the subjects, or the hash of one that is long or has no kind. Nil means
-	// [slog.Default].
+	// each: a function of a policy that fails, a proxy that the keys ignore, a limiter that
+	// runs twice on a request, a store that fails and does not log that itself, as
+	// redisstore.Store does. Each has a code and a link to its section in
+	// docs/troubleshooting.md. At level Debug it gets one line for each decision too, with
+	// the policies that have denied the request and the subjects, or the hash of one that is
+	// long or has no kind. Nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that

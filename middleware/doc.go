@@ -39,14 +39,6 @@
 // panic. Each policy concerned then follows its [FailureMode]: by default this
 // server goes on limiting by itself. [Decision.Err] has the cause. A request that is denied
 // because a policy cannot be decided gets 503, not 429.
-//
-// # Log
-//
-// [Config.Logger] gets one line for each problem of the set-up, and at most one more
-// every five minutes while it lasts: a function of a policy that fails, a proxy
-// that the keys ignore, one limiter that runs twice on a request. Each has
-// a code; docs/troubleshooting.md has symptom, cause and fix for each of them. At level Debug
-// it gets a line for each decision, which says which policies have denied a request.
 package middleware
 
 // Where to change what, along the way of a request:

@@ -11,7 +11,7 @@ import (
 )
 
 // Watch reloads the limiter's policies whenever the file at path changes, until
-// the context ends. It logs each reload to [slog.Default]. It is shorthand for
+// the context ends. It logs reloads and mistakes to [slog.Default]. It is shorthand for
 // [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
