@@ -76,6 +76,19 @@ func TestBanOfAQuota(t *testing.T) {
 	}
 }
 
+// RateLimit-Reset is Retry-After also where the longest ban is of a policy that has no limit to show.
+func TestResetOfTwoBans(t *testing.T) {
+	soon := time.Now().Add(time.Minute)
+	for _, longest := range []time.Time{soon.Add(time.Hour), {}} {
+		res, _ := allow(limiter(t, middleware.Config{Store: gcra.NewMemory()},
+			middleware.Policy{Name: "shown", Key: key("k"), Limit: five, Override: ban(soon)},
+			middleware.Policy{Name: "unlimited", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Unlimited() }, Override: ban(longest)}), get("/"))
+		if h := res.Header; h.Get("RateLimit-Reset") != h.Get("Retry-After") || h.Get("RateLimit-Policy") == "" {
+			t.Errorf("bans until %v and %v: %v; want RateLimit-Reset as Retry-After", soon, longest, h)
+		}
+	}
+}
+
 // What an Override says of a key counts also if its LimitFor fails: a ban is no way in.
 func TestOverrideWithoutAPlan(t *testing.T) {
 	for _, f := range []middleware.FailureMode{middleware.FailLocal, middleware.FailOpen, middleware.FailClosed} {

@@ -59,11 +59,12 @@ type Config struct {
 	BanStatus int
 
 	// Logger gets the problems of the set-up, at most one line in five minutes for
-	// each: a Key that fails, a proxy that the keys ignore, a store that fails and does not
-	// log that itself, as redisstore.Store does. Each line has a code and a link to its
-	// section in docs/troubleshooting.md. At level Debug it gets one line for each decision
-	// too, with the subjects, or the hash of one that is long or has no kind. Nil means
-	// [slog.Default].
+	// each: a function of a policy that fails, a proxy that the keys ignore, a limiter that
+	// runs twice on a request, a store that fails and does not log that itself, as
+	// redisstore.Store does. Each has a code and a link to its section in
+	// docs/troubleshooting.md. At level Debug it gets one line for each decision too, with
+	// the policies that have denied the request and the subjects, or the hash of one that is
+	// long or has no kind. Nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that
@@ -121,8 +122,8 @@ type Policy struct {
 
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
-	// "/files/*path", "/v1.*") mean the same. "/api" is one path, "/api/" is all paths
-	// below. Empty means every request.
+	// "/files/*path", "/v1.*") mean the same. "/api" is one path, "/api/" is that path
+	// and all below. Empty means every request.
 	//
 	// A request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a

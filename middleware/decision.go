@@ -15,7 +15,7 @@ import (
 type Decision struct {
 	Allowed    bool
 	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied, or 1 s of a 503; 0 if allowed or if no wait helps
-	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies
+	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies that are not shadows
 	Results    []PolicyResult // of the policies that applied and were decided, in order
 	Err        error          // why a policy followed its OnFailure or a refund failed, or why a delay ended early; otherwise nil
 

@@ -22,9 +22,9 @@
 //
 // # What is promised
 //
-//   - A request that one policy denies costs the others nothing, unless a refund fails. So put
-//     policies that belong together into one limiter. If a limiter further in denies the
-//     request, the charge of the outer one stays.
+//   - A request that one policy denies costs the others nothing, unless a refund fails or a
+//     reply of the store is lost. So put policies that belong together into one limiter. If a
+//     limiter further in denies the request, the charge of the outer one stays.
 //   - The error of [New] has the mistakes that it finds, and what would be right. Many of those
 //     that only requests show are logged.
 //   - A client that hangs up is charged.
@@ -37,16 +37,8 @@
 //
 // The store may fail, and a Key, LimitFor, Override, Cost or Skip may fail or
 // panic. Each policy concerned then follows its [FailureMode]: by default this
-// server goes on limiting by itself. [Decision.Err] has the cause. The 429 is for limits: a
-// request that is denied because a policy cannot be decided gets 503.
-//
-// # Log
-//
-// [Config.Logger] gets one line for each problem of the set-up, and at most one more
-// every five minutes while it lasts: a function of a policy that fails, a proxy
-// that the keys ignore, one limiter that runs twice on a request. Each has
-// a code; docs/troubleshooting.md has symptom, cause and fix for each of them. At level Debug
-// it gets a line for each decision, which says which policies have denied a request.
+// server goes on limiting by itself. [Decision.Err] has the cause. A request that is denied
+// because a policy cannot be decided gets 503, not 429.
 package middleware
 
 // Where to change what, along the way of a request:

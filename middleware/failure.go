@@ -9,8 +9,9 @@ type FailureMode uint8
 const (
 	// FailLocal goes on limiting with the state of this server alone, which grants
 	// its share of each limit: see [Config.Instances]. In place of a key that is
-	// unknown, the request counts as anonymous; in place of a cost, it takes the whole
-	// burst. Without a limit it is FailClosed.
+	// unknown, the request counts as anonymous. If Cost fails, it takes the whole burst,
+	// and if another function does, one unit. Where no limit is known, as without Limit
+	// when Skip or LimitFor fails, it is FailClosed.
 	FailLocal FailureMode = iota
 
 	// FailOpen lets the request pass this policy uncounted.

@@ -23,7 +23,7 @@ type Headers uint8
 const (
 	// HeadersDraft6 writes the fields of draft-ietf-httpapi-ratelimit-headers-06:
 	//
-	//	RateLimit-Limit: 100          highest possible Remaining
+	//	RateLimit-Limit: 100          the burst, or Count of a quota
 	//	RateLimit-Remaining: 42       units left
 	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
@@ -32,8 +32,8 @@ const (
 	// The fields describe the policy with the fewest units left or, on a denial, the
 	// denying policy with the longest wait. A denial that no wait helps has no
 	// Retry-After and of these fields at most RateLimit-Policy: a client may take Reset
-	// for the time of a retry. A period that is not whole seconds is written as its
-	// smallest multiple that is: 10 in 100 ms is 100;w=1.
+	// for the time of a retry. A period that is not whole seconds is written in
+	// whole seconds: 10 in 100 ms is 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of
@@ -121,7 +121,7 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	}
 
 	c, text := &a.charges[index], &a.policy(index).text
-	own := written{c.Result.Remaining, reset(&c.Result), outer.headers | headers}
+	own := written{c.Result.Remaining, reset(a, &c.Result, denied), outer.headers | headers}
 	tighter := denied || outer.headers == 0 || own.remaining < outer.remaining ||
 		own.remaining == outer.remaining && own.reset > outer.reset
 	if tighter {
@@ -132,7 +132,7 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	// A form is written unless a tighter limiter further out has written it.
 	shows := func(form Headers) bool { return headers&form != 0 && (tighter || outer.headers&form == 0) }
 	for i := range triples {
-		if t := &triples[i]; shows(t.headers) && !(denied && c.Result.Never) {
+		if t := &triples[i]; shows(t.headers) && !(denied && own.reset == 0) {
 			h[t.limit] = text.capacity(&c.Limit)
 			h[t.remaining] = numeral(own.remaining)
 			h[t.reset] = numeral(int64(own.reset))
@@ -236,11 +236,11 @@ func (a *admission) appendItems(b []byte, start int, denied bool) []byte {
 }
 
 // reset is RateLimit-Reset: the seconds until the bucket is full or, on a
-// denial, until a retry passes.
-func reset(r *gcra.Result) int32 {
+// denial, Retry-After, which may be that of a ban that is not shown.
+func reset(a *admission, r *gcra.Result, denied bool) int32 {
 	d := r.ResetAfter
-	if r.RetryAfter > 0 {
-		d = r.RetryAfter
+	if denied {
+		d = a.retryAfter()
 	}
 	return int32(min(seconds(d), math.MaxInt32))
 }
@@ -252,7 +252,7 @@ func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	switch {
 	case denied:
 		return seconds(r.RetryAfter)
-	case r.ResetAfter == 0:
+	case r.Remaining == c.Limit.Capacity():
 		return 0
 	case from == sourceLocal:
 		return seconds(r.ResetAfter) // the interval of its share is not known here

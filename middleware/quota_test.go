@@ -123,6 +123,33 @@ func TestHeadersOfAPlan(t *testing.T) {
 	}
 }
 
+// A quota of which nothing is used has no t, as there will not be more.
+func TestFullQuotaHasNoTime(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft11},
+		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerSecond(10), Cost: costOf("/paid")},
+		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(2, gcra.Monthly), Cost: costOf("/paid")})
+	for _, tt := range []struct{ path, want string }{
+		{"/free", `"rate";r=10, "monthly";r=2`},
+		{"/paid", `"rate";r=9;t=1, "monthly";r=1;t=2678400`},
+	} {
+		res, _ := allow(l, get(tt.path))
+		if got := res.Header.Get("RateLimit"); got != tt.want {
+			t.Errorf("%s: got %s; want %s", tt.path, got, tt.want)
+		}
+	}
+}
+
+// costOf returns a Cost of 1 for requests of a path, and of 0 for others.
+func costOf(path string) func(*http.Request) int64 {
+	return func(r *http.Request) int64 {
+		if r.URL.Path == path {
+			return 1
+		}
+		return 0
+	}
+}
+
 // A policy with plans has the window of each request's quota.
 func TestQuotaByPlan(t *testing.T) {
 	store, _ := newStore()

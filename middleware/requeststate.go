@@ -151,8 +151,8 @@ func Framework(ctx context.Context) any {
 	return nil
 }
 
-// FromContext returns the Decision of the innermost limiter that allowed or
-// denied the request, or nil if there is none. Refund, Spend and Settle of a nil Decision
+// FromContext returns the Decision that the innermost [Limiter.Allow] or
+// [Limiter.Admit] has made about the request, or nil if there is none. Refund, Spend and Settle of a nil Decision
 // change nothing, so handlers may call them without a check.
 func FromContext(ctx context.Context) *Decision {
 	if a := settledIn(ctx); a != nil {

@@ -28,8 +28,8 @@ import (
 // Settle returns the store's error. It may be called again then: a charge may be made
 // twice by that, and a refund never.
 //
-// After a denial that charged nothing, and of a policy after its Refund, Settle does nothing.
-// It goes on if the client hangs up, and does not change Results. A negative cost is an error.
+// Settle does nothing after a denial that charged nothing, for a Shadow that would have denied,
+// for a policy that let the request pass by FailOpen, and for a policy after its Refund. It goes on if the client hangs up, and does not change Results. A negative cost is an error.
 func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) error {
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
@@ -64,8 +64,9 @@ func (e *SettleError) Error() string {
 // are done. A name that the limiter of this Decision does not have is an error; a policy
 // that did not apply to this request is left alone. Where fewer units are left, it takes
 // what is left and as many units more as the policy may be in debt, so later requests pay
-// and this one is not denied. After a denial that charged nothing, and of a policy after its
-// Refund, Spend does nothing. See [Decision.Settle] for a cost that was estimated.
+// and this one is not denied. Spend does nothing after a denial that charged nothing, for a
+// policy that let the request pass by FailOpen, and for a policy after its Refund. See
+// [Decision.Settle] for a cost that was estimated.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns an error
 // also if n is negative, no policy is named or the store fails. The error of a store may

@@ -11,7 +11,7 @@ import (
 )
 
 // Watch reloads the limiter's policies whenever the file at path changes, until
-// the context ends. It logs each reload to [slog.Default]. It is shorthand for
+// the context ends. It logs reloads and mistakes to [slog.Default]. It is shorthand for
 // [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
@@ -28,7 +28,7 @@ type Watcher struct {
 	Funcs   Funcs
 	Limiter *middleware.Limiter
 
-	// OnReload is called with nil after each reload, the first when Run begins, and with
+	// OnReload is called with nil after each reload, such as the first of Run, and with
 	// the error of [Load] or of the limiter after a failure that lasts, or of a call of
 	// Reload. Calls do not overlap; they must not use the Watcher. If OnReload is nil,
 	// reloads and mistakes are logged to [slog.Default], one line each.
