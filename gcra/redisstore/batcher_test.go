@@ -131,7 +131,7 @@ func TestBlackhole(t *testing.T) {
 			redistest.Together(20, func(i int) {
 				for call := range 3 {
 					_, err := gcra.Take(context.WithoutCancel(t.Context()), r, hourly(fmt.Sprint(i), 100)) // so a caller may send
-					open := call > 0 && errors.Is(err, redisstore.ErrUnavailable) // the breaker, after three failures
+					open := call > 0 && errors.Is(err, redisstore.ErrUnavailable)                          // the breaker, after three failures
 					if !errors.Is(err, context.DeadlineExceeded) && !open {
 						t.Errorf("call %d: got %v; want DeadlineExceeded", call, err)
 					}
