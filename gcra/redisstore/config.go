@@ -11,7 +11,7 @@ import (
 
 // Config is the set-up of a [Store]. The zero value is the common choice.
 type Config struct {
-	// Prefix begins every key; "" means "rl:". It has no braces, which would put all
+	// Prefix begins every key; "" means "rl:". It has no braces: they could put all
 	// keys into one slot.
 	Prefix string
 

@@ -52,7 +52,7 @@ const (
 	marksLost   = 3
 	longestMark = time.Minute
 
-	// maxInstances bounds the value in Redis, at 24 bytes for a mark.
+	// maxInstances bounds the value in Redis, at 25 bytes for a mark.
 	maxInstances = 1000
 
 	// tooLowFor is how long more stores than configured are no problem: a deployment

@@ -30,19 +30,13 @@ import (
 // unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
 // as in [redis.ParseURL], of a cluster as in [redis.ParseClusterURL], override the
-// settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0, nor does a
-// read_timeout of 3s or 500ms that is shorter than Timeout.
+// settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0.
 //
 // The error names the first mistake in the URL, and has a line for each in the Config.
 func Open(rawURL string, cfg Config) (*Store, error) {
-	o, err := ClientOptions(rawURL)
+	o, err := clientOptions(rawURL, cmp.Or(cfg.Timeout, rediskit.DefaultTimeout))
 	if err := errors.Join(err, cfg.check()); err != nil {
 		return nil, err
-	}
-
-	// A read may take the whole Timeout, unless the URL sets another time.
-	if d := cmp.Or(o.ReadTimeout, redisReadTimeout); d == redisReadTimeout || d == clusterReadTimeout {
-		o.ReadTimeout = max(d, cfg.Timeout)
 	}
 
 	dials := &dialer{dial: redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})}
@@ -67,9 +61,9 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	return c
 }
 
-// ClientOptions returns the settings that [Open] uses for the URL, among them RESP2, no
-// retries, short dials, two spare connections for each server, deadlines that bound reads
-// too, and no CLIENT SETINFO. Change what a URL cannot say, such as
+// ClientOptions returns the settings that [Open] uses for the URL and a Timeout of 50 ms, among
+// them RESP2, no retries, short dials, two spare connections for each server, deadlines that
+// bound reads too, and no CLIENT SETINFO. Change what a URL cannot say, such as
 // TLSConfig.RootCAs for a private certificate authority, and give them to
 // [redis.NewUniversalClient] and its client to [New].
 //
@@ -79,6 +73,12 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 // the address that the cluster announces for that node; set TLSConfig.ServerName where
 // all nodes share another name.
 func ClientOptions(rawURL string) (*redis.UniversalOptions, error) {
+	return clientOptions(rawURL, rediskit.DefaultTimeout)
+}
+
+// clientOptions returns the settings for a Timeout: unless the URL says otherwise, a read may take all of it, and a wait
+// for a connection takes no longer.
+func clientOptions(rawURL string, timeout time.Duration) (*redis.UniversalOptions, error) {
 	o, err := parseURL(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: redis URL: %w", err)
@@ -97,11 +97,13 @@ func ClientOptions(rawURL string) (*redis.UniversalOptions, error) {
 	setDefault(&o.MaxRetries, -1)
 	setDefault(&o.DialerRetries, 1)
 	setDefault(&o.DialTimeout, dialTimeout)
-	setDefault(&o.PoolTimeout, poolTimeout)
+	setDefault(&o.PoolTimeout, min(rediskit.DefaultTimeout, timeout))
 
+	read := readTimeout
 	if len(o.Addrs) > 1 {
-		setDefault(&o.ReadTimeout, clusterReadTimeout)
+		read = clusterReadTimeout
 	}
+	setDefault(&o.ReadTimeout, max(read, timeout))
 	return o, nil
 }
 
@@ -109,10 +111,9 @@ func setDefault[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
 const (
 	dialTimeout = 500 * time.Millisecond
-	poolTimeout = rediskit.DefaultTimeout
 	idleConns   = 2
 
-	redisReadTimeout = 3 * time.Second // the default of go-redis
+	readTimeout = 3 * time.Second
 
 	// go-redis asks one node after another for the topology, without a deadline. A
 	// node that hangs must not delay the answer of the others.

@@ -224,24 +224,26 @@ func TestOpenCluster(t *testing.T) {
 	}
 }
 
-// Close of a store from New leaves its client open.
-// The client of a cluster would give up after half a second.
+// The client of a cluster would give up after half a second. If the URL says so, it does.
 func TestTimeoutOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Timeout: patience, Logger: quiet})
-	gcratest.MustTake(t, r, hourly("s", 10))
+	for params, want := range map[string]bool{"": true, "?read_timeout=500ms": false} {
+		r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+params, config{Timeout: patience, Logger: quiet})
+		gcratest.MustTake(t, r, hourly("s", 10))
 
-	for _, node := range cluster.Nodes {
-		if err := node.Client().Do(t.Context(), "client", "pause", 700, "all").Err(); err != nil {
-			t.Fatal(err)
+		for _, node := range cluster.Nodes {
+			if err := node.Client().Do(t.Context(), "client", "pause", 700, "all").Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if _, err := r.Take(t.Context(), []gcra.Charge{hourly("s", 10)}); err != nil {
-		t.Errorf("Redis answers after 700 ms, with a Timeout of %v: %v", patience, err)
+		if _, err := r.Take(t.Context(), []gcra.Charge{hourly("s", 10)}); (err == nil) != want {
+			t.Errorf("Redis answers after 700 ms, with a Timeout of %v, %q: got %v; want an answer: %v", patience, params, err, want)
+		}
 	}
 }
 
+// Close of a store from New leaves its client open.
 func TestCloseLeavesTheClient(t *testing.T) {
 	client := anyRedis(t)
 	r := newStore(t, client, config{})

@@ -1,12 +1,15 @@
 package redisstore_test
 
 import (
+	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
@@ -46,4 +49,21 @@ func TestSettingsOfAClientAreHinted(t *testing.T) {
 			t.Errorf("%s: got %s; want level INFO", name, hints[0])
 		}
 	}
+}
+
+// The client of Open has a PoolTimeout within a short Timeout too, so a lone caller sends by itself.
+func TestOpenWithAShortTimeoutSendsInline(t *testing.T) {
+	r := openStore(t, redistest.Start(t).URL(), config{Timeout: 20 * time.Millisecond, DenialTTL: -1, Logger: quiet})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			_, _ = gcra.Take(context.Background(), r, hourly("a", 10))
+		}
+	}()
+
+	stacks := make([]byte, 1<<20)
+	redistest.Eventually(t, patience, "a caller to send", func() bool {
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), ".sendInline(")
+	})
 }

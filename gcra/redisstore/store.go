@@ -117,7 +117,7 @@ func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
 	s.compose(buckets.NewClock(nil))
 
 	s.warnRESP3()
-	if dials.dial == nil { // a client of Open has the settings, unless its URL or the Timeout says otherwise
+	if dials.dial == nil { // a client of Open has the settings, unless its URL says otherwise
 		rediskit.HintSettings(&s.log, client, s.timeout)
 	}
 	return s

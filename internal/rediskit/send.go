@@ -18,7 +18,16 @@ const MovingPause = time.Millisecond
 // wait for the client. A cluster client may ask for the topology without a deadline.
 func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
 	c, ok := client.(*redis.Client)
-	return ok && c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
+	if !ok || !hasSettings(c, timeout) {
+		return false
+	}
+	o := c.Options()
+	return o.ReadTimeout >= 0 && o.WriteTimeout >= 0 // below, go-redis sets no deadlines
+}
+
+// hasSettings reports whether a client has the settings that [HintSettings] names.
+func hasSettings(c *redis.Client, timeout time.Duration) bool {
+	return c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
 }
 
 // Call calls f, which uses a client. A panic, as in a hook of the client, becomes an error.

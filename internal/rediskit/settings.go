@@ -9,10 +9,10 @@ import (
 )
 
 // HintSettings logs which settings of a client would save a lone caller time. There are none for a
-// client with [BoundsCalls], and for several servers.
+// client that has them, and for several servers.
 func HintSettings(log *diag.Log, client redis.UniversalClient, timeout time.Duration) {
 	c, ok := client.(*redis.Client)
-	if !ok || BoundsCalls(client, timeout) {
+	if !ok || hasSettings(c, timeout) {
 		return
 	}
 	log.Report(diag.RedisSettings, "", "two settings of the Redis client would save a call that is alone a fifth of its time",

@@ -20,6 +20,7 @@ func TestBoundsCalls(t *testing.T) {
 		bounds, hint bool
 	}{
 		{"both settings", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout}), true, false},
+		{"both settings and no deadlines", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout, ReadTimeout: -2}), false, false},
 		{"none", redis.NewClient(&redis.Options{}), false, true},
 		{"no PoolTimeout", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}), false, true},
 		{"no ContextTimeoutEnabled", redis.NewClient(&redis.Options{PoolTimeout: timeout}), false, true},
