@@ -101,7 +101,7 @@ func TestProblemsAreLogged(t *testing.T) {
 		{"without EVAL", noEval.URL(), diag.RedisProtocol, "needs EVALSHA, EVAL"},
 		{"without scripts", noScripts.URL(), diag.RedisProtocol, "needs EVALSHA, EVAL"},
 		{"no such database", "redis://" + plain.Addr + "/99", diag.RedisProtocol, "16 by default"},
-		{"database of a cluster", "redis://" + node.Addr + "/3", diag.RedisProtocol, "database 0 only"},
+		{"database of a cluster", "redis://" + node.Addr + "/3", diag.RedisProtocol, "use database 0"},
 		{"no cluster", "redis://" + plain.Addr + "," + plain.Addr, diag.RedisProtocol, "one host"},
 		{"replica", "redis://" + replica.Addr, diag.RedisRefuses, "connect to the master"},
 		{"out of memory", "redis://" + full.Addr, diag.RedisRefuses, "raise maxmemory"},

@@ -58,8 +58,8 @@ var answers = []answer{
 	// Alibaba Cloud, if its cluster checks the text of scripts.
 	{"bad lua script for redis cluster", diag.RedisProtocol, "accepts no script that names a key by a variable", "set the instance's parameter script_check_enable to 0", true},
 
-	{"DB index is out of range", diag.RedisProtocol, "does not have this database", "use a database below the server's setting databases (16 by default); a cluster has database 0 only", true},
-	{"SELECT is not allowed in cluster mode", diag.RedisProtocol, "does not have this database", "a cluster has database 0 only", true},
+	{"DB index is out of range", diag.RedisProtocol, "does not have this database", "use database 0, or one below the server's setting databases (16 by default)", true},
+	{"SELECT is not allowed in cluster mode", diag.RedisProtocol, "does not have this database", "use database 0", true},
 	{"This instance has cluster support disabled", diag.RedisProtocol, "is not a cluster", "want one host in the URL, or redisstore.New and a redis.Client", true},
 	{"MOVED ", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
 	{"CROSSSLOT", diag.RedisProtocol, "is a node of a cluster", oneOf, false},

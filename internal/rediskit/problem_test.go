@@ -84,7 +84,7 @@ func TestDiagnose(t *testing.T) {
 		{serverError("ERR Error running script (call to f_ba09): @user_script:31: @user_script: 31: This Redis command is not allowed from scripts"), plain, diag.RedisProtocol, "allows TIME in scripts"}, // 6.2
 		{serverError("ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array"), plain, diag.RedisProtocol, "script_check_enable"},                   // Alibaba Cloud
 		{serverError("ERR DB index is out of range"), plain, diag.RedisProtocol, "16 by default"},
-		{serverError("ERR SELECT is not allowed in cluster mode"), plain, diag.RedisProtocol, "database 0 only"},
+		{serverError("ERR SELECT is not allowed in cluster mode"), plain, diag.RedisProtocol, "use database 0"},
 		{serverError("MOVED 14517 127.0.0.1:29213"), plain, diag.RedisProtocol, "redis://host1:6379,host2:6379"},
 		{serverError("CROSSSLOT Keys in request don't hash to the same slot"), plain, diag.RedisProtocol, "redis://host1:6379,host2:6379"},
 		{serverError("ERR This instance has cluster support disabled"), cluster, diag.RedisProtocol, "one host"},
