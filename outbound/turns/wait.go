@@ -97,7 +97,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //
 // Without a queue a turn costs one Take with two charges for each limit. In a queue
 // it costs three Takes as a rule: a denial, the slot, and the charge when the slot comes. The
-// store of package redisstore may answer the denial from its cache, and sends Takes of the
+// store of package redisstore may answer the denial from its cache, and send Takes of the
 // same moment in one batch. While a store does not answer, no turn comes.
 //
 // A turn cannot be given back: Store.Refund and [gcra.Reset] with the same charges only
