@@ -29,7 +29,7 @@ const long = `Ratelimit is the command for operators of limiters.
 Commands that ask Redis need --redis, or REDIS_URL, and --prefix unless your
 servers use the default. Peek, reset and replay need --policies, the file that your
 servers read. If your policies are in the program, write a file with the same names
-and limits; top shows the names:
+and limits, and for replay the same keys; top shows the names:
 
   policies: [{name: client, key: any, limit: 60/minute}]
 

@@ -43,8 +43,8 @@ type terms struct {
 	force       bool
 }
 
-func (t *terms) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy (default: all; required with a limit)")
+func (t *terms) addFlags(cmd *cobra.Command, otherwise string) {
+	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy ("+otherwise+")")
 	cmd.Flags().StringVar(&t.why, "why", "", "`reason`, for those who list overrides")
 	cmd.Flags().DurationVar(&t.length, "for", 0, "`time` until it ends, such as 1h or 72h; at most 366 days (required)")
 }
@@ -68,7 +68,7 @@ limit but none if the present one is not known: --policies has it. To deny all, 
 		},
 	}
 
-	t.addFlags(cmd)
+	t.addFlags(cmd, "default: all; required with a limit")
 	cmd.Flags().BoolVar(&t.force, "force", false, "also if the limit is lower than the present one")
 	return c.uses(cmd, "redis", "prefix", "policies")
 }
@@ -89,7 +89,7 @@ all, until it ends. A shadow policy bans nobody. A ban is an override like other
 		},
 	}
 
-	t.addFlags(cmd)
+	t.addFlags(cmd, "default: all")
 	return c.uses(cmd, "redis", "prefix", "policies")
 }
 

@@ -30,7 +30,7 @@ again, what it owes, and which override applies. It changes no bucket.
 "no bucket" means that the subject has used nothing of the limit lately, or that the
 policy does not count it: Redis and the file do not tell which. A policy with plans
 has a line for each, as Redis does not know the subject's plan, unless an override
-applies.`,
+sets a limit.`,
 		Example: "  ratelimit peek ip:192.0.2.7 --policies policies.yaml\n  ratelimit peek sub:alice --policies policies.yaml --json",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -343,7 +343,7 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s is full in: %s\n", plain(subject), strings.Join(policiesOf(rows, every), ", "))
 
-	if banned := policiesOf(rows, func(r row) bool { return r.Override == overrides.Banned }); len(banned) > 0 {
+	if banned := policiesOf(rows, func(r row) bool { return r.Override == overrides.Banned && !r.Shadow }); len(banned) > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "but it is banned in: %s\n", strings.Join(banned, ", "))
 	}
 	return nil

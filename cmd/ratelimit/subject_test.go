@@ -243,6 +243,12 @@ func TestResetUnderOverride(t *testing.T) {
 	if got := reset(); strings.Contains(got, "override sets") {
 		t.Errorf("got\n%s\nwant no word of overrides, as a plan has no limit", got)
 	}
+
+	want(t, 0, []string{"ban", "ip:192.0.2.7", "--for", "1h"})
+	name = file(t, "policies:\n  - {name: client, key: client, limit: 6/hour}\n  - {name: trial, key: client, limit: 6/hour, shadow: true}\n")
+	if got := reset(); !strings.HasSuffix(got, "\nbut it is banned in: client\n") {
+		t.Errorf("got\n%s\nwant a ban in client alone, as a shadow policy bans nobody", got)
+	}
 }
 
 // What is wrong with Redis, the command says in the words of Store.Ping.

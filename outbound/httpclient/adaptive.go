@@ -31,10 +31,10 @@ import (
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
 //
-// rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. The
-// exponential acts at once: all clients see the same remaining, so all slow
-// down together while it falls, and use together what accumulates in a pause. The share changes slowly.
-// It follows a common share,
+// rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. If
+// there seem to be more than 1.2·reserve clients, their number takes its place. The exponential acts at
+// once: all clients see the same remaining, so all slow down together while it falls, and use together what
+// accumulates in a pause. The share changes slowly. It follows a common share,
 //
 //	(remaining / reserve)⁵, at least 1/256 and at most 1
 //
@@ -56,14 +56,15 @@ import (
 //
 // # Limitations
 //
-// To a server that does not tell its rate a client sends a request a minute or more, so many clients of a
-// slow limit get many denials. A bucket of a few units shows next to nothing before it denies, and several
-// clients do not share it evenly. Nor do clients that are served less than twice in a window, or that learn
-// from denials alone. If the server blocks its clients after a denial, each costs the block: use a
-// [Transport] with the limit. With more than about 240 clients of a large bucket, remaining may oscillate.
-// With RateLimit-Remaining alone a small bucket looks like a large one that is almost empty, and clients may
-// leave most of the limit unused for hours. A fixed window of less than four seconds may look like a bucket,
-// and clients may leave most of it unused.
+// Where a server does not tell its rate, a client lengthens its interval up to about a minute, or ten if
+// the fields do not explain the denials, so many clients of a slow limit get many denials. A bucket of a
+// few units shows next to nothing before it denies, and several clients do not share it evenly. Nor do
+// clients that are served less than twice in a window, or that learn from denials alone. If the server
+// blocks its clients after a denial, each costs the block: use a [Transport] with the limit. With more than
+// about 240 clients of a large bucket, remaining may oscillate. With RateLimit-Remaining alone a small
+// bucket looks like a large one that is almost empty, and clients may leave most of the limit unused for
+// hours. A fixed window of a few seconds may look like a bucket, and clients may share it unevenly or leave
+// most of it unused.
 //
 // With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
 //

@@ -19,8 +19,8 @@ type Config struct {
 	Base http.RoundTripper
 
 	// Store holds the limits' state, which all processes share. Required with
-	// Policies. If it returns an error, the request is not sent and RoundTrip
-	// returns that error: without the store a process does not know when its turn
+	// Policies. If it returns an error, the try is not sent and RoundTrip's error
+	// wraps that one: without the store a process does not know when its turn
 	// is. Give a redisstore.Store a Timeout of some seconds here; its default is for
 	// servers.
 	Store gcra.Store
@@ -53,7 +53,7 @@ type Config struct {
 	Replay func(*http.Request) bool
 
 	// Denied, if set, says of a response that is no denial by itself whether it is one, and
-	// how long to wait; 0 if the server does not say. It is for partners that deny with
+	// how long to wait; at 0 its fields count, as those of a 429. It is for partners that deny with
 	// another status, such as AWS' 400 ThrottlingException. To read the body it must leave a
 	// Body with the same bytes. An [Adaptive] as Base uses it unless it has its own.
 	Denied func(*http.Response) (wait time.Duration, denied bool)
@@ -96,8 +96,8 @@ type Policy struct {
 
 // Event is the outcome of a request.
 type Event struct {
-	Tries  int           // how often the request was sent
-	Waited time.Duration // in total: for turns, in pauses and between tries
+	Tries  int           // how often the request was passed to Base
+	Waited time.Duration // in total before these tries; not what Base waits
 	Status int           // of the response that RoundTrip returns; 0 with an error
 	Reason Reason        // why RoundTrip returns
 	Err    error         // that RoundTrip returns

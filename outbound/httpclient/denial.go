@@ -27,7 +27,11 @@ func readAnswer(now time.Time, resp *http.Response, denied func(*http.Response) 
 	a := retryafter.Read(now, resp.StatusCode, resp.Header)
 	if !a.Denied && denied != nil {
 		if wait, ok := denied(resp); ok {
-			a.Denied, a.Wait = true, min(max(wait, 0), retryafter.Max)
+			a = retryafter.Read(now, http.StatusTooManyRequests, resp.Header)
+			a.Never = false
+			if wait > 0 {
+				a.Wait = min(wait, retryafter.Max)
+			}
 		}
 	}
 	return a

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,32 @@ func TestDeniedAddsToDefaults(t *testing.T) {
 		}
 		between(t, "2 s and 3 s, and up to a tenth", time.Since(begin), 5*time.Second, 5500*time.Millisecond)
 	})
+}
+
+// A Denied that says no time leaves that to the fields, as of a 429.
+func TestDeniedWithoutATime(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		fields      []string
+		least, most time.Duration
+	}{
+		{[]string{"Retry-After: 3"}, 3 * s, 3300 * time.Millisecond},
+		{[]string{"RateLimit-Remaining: 0", "RateLimit-Reset: 3"}, 3 * s, 3300 * time.Millisecond},
+		{[]string{"RateLimit-Remaining: 9", "RateLimit-Reset: 3"}, s / 4, s / 2},
+		{[]string{"RateLimit-Policy: 10;w=60"}, s / 4, s / 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &partner{answers: []func() *http.Response{says(http.StatusBadRequest, tt.fields...), ok}}
+			begin := time.Now()
+			c := transport(t, httpclient.Config{Base: p, Denied: func(resp *http.Response) (time.Duration, bool) {
+				return 0, resp.StatusCode == http.StatusBadRequest
+			}})
+			if resp, err := c.RoundTrip(request(t, "GET", url, nil)); err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%q: got %v, %v; want 200", tt.fields, resp, err)
+			}
+			between(t, strings.Join(tt.fields, ", "), time.Since(begin), tt.least, tt.most)
+		})
+	}
 }
 
 // A request that our middleware can never allow is sent once, and slows down no other.

@@ -29,24 +29,24 @@ import (
 //
 // # Denials
 //
-// A denial is a response with status 429; with 503 and a Retry-After (a 503 without
-// one is a failure like any 5xx); or with 403 and a Retry-After, or a 403 with nothing
+// A denial is a response with status 429; with 503 and a Retry-After (a 503 without one
+// is a failure like any 5xx); or with 403 and a Retry-After, or a 403 with nothing
 // remaining, as GitHub sends them. The request is sent again after the Retry-After, in
 // seconds or as a date, and a random part of up to a tenth of it, so that waiting
-// requests do not all go at once. Without a Retry-After, the reset of a limit with
-// nothing remaining counts in its place, in the fields and forms that [Adaptive] reads.
-// Without either it is sent again after a random time of up to half a second, doubled
-// with each try up to ten seconds.
+// requests do not all go at once. Without a Retry-After, the reset counts in its place
+// unless something remains, in the fields and forms that [Adaptive] reads. Without either
+// it is sent again after a random time of up to half a second, doubled with each try up
+// to ten seconds.
 //
 // Config.Denied adds other denials, such as those of a partner that denies with a 400.
 //
-// RoundTrip returns the denial itself, with its body, if the request is not safe
-// to repeat, if MaxTries were denied, and at once if the wait that it asks for would exceed
+// RoundTrip returns the denial itself, with its body, if the request is not safe to
+// repeat, if MaxTries were denied, and at once if the wait that it asks for would exceed
 // MaxWait or the context's deadline, or if it says that no wait helps, as our middleware
 // does in its default fields when a request costs more than the limit ever allows. A
 // request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
-// it has an Idempotency-Key header, or if [Config.Replay] says so; and if it has no body
-// or a GetBody, which http.NewRequest sets for the usual readers.
+// it has an Idempotency-Key or X-Idempotency-Key header, or if [Config.Replay] says so;
+// and if it has no body or a GetBody, which http.NewRequest sets for the usual readers.
 //
 // # Pauses
 //
@@ -57,9 +57,10 @@ import (
 // MaxWait if that is longer.
 //
 // A denial without a time slows down all requests to that host: they go one by one, at
-// first about as fast as the server answered before, or at 4 a second if that is more. Each
-// further denial lowers the rate, at most to a request in 5 seconds, and answers raise it. A
-// request that cannot wait for so long has a WaitError with the policy "pace".
+// first about as fast as the server answered before, over a second at least, or at 5 a
+// second if that is more. Further denials lower the rate, at most to a request in 5
+// seconds, and answers raise it. A request that cannot wait for so long has a WaitError
+// with the policy "pace".
 //
 // With an [Adaptive] as Base, the Adaptive does this, and a Retry-After holds back all requests
 // with its Key for at most a day.

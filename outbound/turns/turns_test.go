@@ -60,6 +60,18 @@ func TestTurnsDo(t *testing.T) {
 	})
 }
 
+// A negative MaxWait is an error that says what is right here.
+func TestTurnsNegativeMaxWait(t *testing.T) {
+	partner := newTurns(everySecond)
+	partner.Charges[0].MaxWait = -1
+	const want = `turns: policy "p": MaxWait is -1ns; want 0 (as long as the context allows) or more`
+	for name, err := range map[string]error{"Wait": partner.Wait(t.Context()), "Try": partner.Try(t.Context())} {
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v; want %s", name, err, want)
+		}
+	}
+}
+
 // Try takes a turn that has come. Otherwise it returns at once, names the limit and the
 // time to wait, and charges nothing.
 func TestTurnsTry(t *testing.T) {

@@ -55,10 +55,10 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // charges are only read: goroutines may share them.
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
-// limit, and up to MaxWait, which is this caller's. 0 means without bound here, unlike in
-// Store.Take: until the context's deadline. That bounds both, less half of the limit's
-// Interval (at least 50 ms, at most a tenth of the patience), in which the turn comes if
-// other callers are late. If the slot would come later, Wait returns a [*WaitError], as a rule
+// limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means 366 days
+// in both. The context's deadline bounds them, less half of the limit's Interval (at least
+// 50 ms, at most a tenth of the patience), in which the turn comes if other callers are
+// late. If the slot would come later, Wait returns a [*WaitError], as a rule
 // at once and with nothing charged. For this, MaxWait and the deadline end a round trip to the
 // store earlier. An error of the store is returned at once too: the turn has not come. If other
 // callers are late, a turn may come up to 50 ms after MaxWait, and up to G (see below) after
@@ -88,16 +88,16 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //	B + D/T              turns, whatever the queue says
 //	B + D/T + B + G/T    turns, if the state is lost once in it
 //
-// After a loss, that bucket allows what an empty one does; of the turns granted
-// before, only those delayed into the next G remain. With T of 50 ms or more a loss adds
-// at most B + 1 turns, however long the queue is. In the same way, a process that has
-// slept through its slot does not add to the turns of others.
+// After a loss, that bucket is full; of the turns granted before, only those delayed
+// into the next G remain. With T of 50 ms or more a loss adds at most B + 1 turns,
+// however long the queue is. In the same way, a process that has slept through its slot
+// does not add to the turns of others.
 //
 // # Cost
 //
 // Without a queue a turn costs one Take with two charges for each limit. In a queue
 // it costs three Takes as a rule: a denial, the slot, and the charge when the slot comes. The
-// store of package redisstore may answer the denial from its cache, and sends Takes of the
+// store of package redisstore may answer the denial from its cache, and send Takes of the
 // same moment in one batch. While a store does not answer, no turn comes.
 //
 // A turn cannot be given back: Store.Refund and [gcra.Reset] with the same charges only
@@ -140,11 +140,14 @@ type waiter struct {
 	next      *WaitError    // the charge whose slot it is: the latest of all
 }
 
-// try takes a turn, or returns a *WaitError if it has to wait. A quota is an error.
+// try takes a turn, or returns a *WaitError if it has to wait. A quota is an error, and so is a negative MaxWait.
 func (w *waiter) try() error {
 	for _, c := range w.charges {
 		if c.Limit.IsQuota() {
 			return fmt.Errorf("turns: policy %.80q: limit is %v, a quota, which has no queue; want a rate, or Take", c.Policy, c.Limit)
+		}
+		if c.MaxWait < 0 {
+			return fmt.Errorf("turns: policy %.80q: MaxWait is %v; want 0 (as long as the context allows) or more", c.Policy, c.MaxWait)
 		}
 	}
 

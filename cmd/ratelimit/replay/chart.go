@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colours for all kinds of colour vision (Okabe and Ito).
+// Colours for all kinds of colour vision (Okabe and Ito), and a grey.
 var (
 	inkRequests = color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}
 	inkDenied   = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
@@ -34,7 +34,7 @@ var (
 // saveCharts writes replay.png and replay.svg into the directory, and prints their names.
 func saveCharts(w io.Writer, dir string, p *player, zone *time.Location) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("-out: %w", err)
+		return fmt.Errorf("--out: %w", err)
 	}
 	fmt.Fprintln(w)
 	for _, format := range []string{"png", "svg"} {

@@ -22,7 +22,7 @@ import (
 )
 
 // Command returns the command. policies is the file of policies, which is set when the
-// command runs. The errors of wrong flags pass through usageError.
+// command runs. What settings.check finds wrong passes through usageError.
 func Command(policies *string, usageError func(error) error) *cobra.Command {
 	s := &settings{fields: newFields(), funcs: new(funcs)}
 	cmd := &cobra.Command{

@@ -71,8 +71,9 @@ func Read(now time.Time, status int, h http.Header) Answer {
 		a.Wait = a.Reset
 	}
 
-	// Our middleware denies so what costs more than the limit ever allows.
-	a.Never = status == http.StatusTooManyRequests && !ok && a.Reset == 0 && a.Remaining != 0 && h.Get("RateLimit-Policy") != ""
+	// Our middleware denies so what costs more than the limit ever allows: with a remaining in a list alone.
+	untold := a.Remaining < 0 || a.Remaining > 0 && strings.HasPrefix(a.Policy, `"`)
+	a.Never = status == http.StatusTooManyRequests && !ok && a.Reset == 0 && untold && h.Get("RateLimit-Policy") != ""
 	return a
 }
 

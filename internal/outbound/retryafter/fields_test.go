@@ -82,6 +82,8 @@ func TestFields(t *testing.T) {
 		{"our denial that no wait helps", 429, head("RateLimit-Policy: 10;w=1"), Answer{Denied: true, Never: true, Remaining: -1}},
 		{"the same in draft 11", 429, head(`RateLimit: "a";r=10`, `RateLimit-Policy: "a";q=10;w=1`),
 			Answer{Denied: true, Never: true, Policy: `"a"`, Remaining: 10, Capacity: 10, Rate: 10, Window: s}},
+		{"a denial by another limit than that of draft 6, which is full", 429, head("RateLimit-Limit: 10", "RateLimit-Remaining: 10", "RateLimit-Reset: 0", "RateLimit-Policy: 10;w=1"),
+			Answer{Denied: true, Policy: "10;w=1", Remaining: 10, Capacity: 10, Rate: 10, Window: s}},
 		{"a denial of draft 11 without times", 429, head(`RateLimit: "a";r=0`, `RateLimit-Policy: "a";q=10;w=1`),
 			Answer{Denied: true, Policy: `"a"`, Capacity: 10, Rate: 10, Window: s}},
 
