@@ -12,7 +12,9 @@ import (
 // "route:GET /users/{id}". All paths of one route share a bucket, in any spelling (//,
 // /./, %2e, other values of {id}), so a client cannot get a new bucket by inventing a
 // path. A pattern without a method is one bucket for all methods, including invented
-// ones.
+// ones. The adapters of other routers than a ServeMux put a standard method into the
+// pattern: there a route for all methods has a bucket for each of these, HEAD as GET, and
+// one for all others.
 //
 // Alone, it gives a route one bucket for all clients. With [Join] each client has one
 // for each route:
@@ -24,9 +26,9 @@ import (
 // for routers behind the limiter, the adapters of this module ask the router. A limiter of
 // adapters/nethttp does not see the routes of an unknown router in it: use the adapter of the
 // router, or Routes of adapters/nethttp for a ServeMux. In Use of a router that is mounted
-// in another one of chi, such a limiter gets the pattern of the mount, "/admin/*". If none of a
-// policy's first hundred requests has the pattern of a route, the limiter usually logs
-// a warning.
+// in another one of chi, such a limiter gets the pattern of the mount, "/admin/*". If each of a
+// policy's first hundred requests has no pattern, or one that ends in "/*", the limiter
+// usually logs a warning.
 func Route(r *http.Request) (string, error) {
 	if r.Pattern == "" || strings.HasSuffix(r.Pattern, "/*") {
 		notice.Report(r.Context(), diag.RouteUnknown, "")

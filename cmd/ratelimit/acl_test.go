@@ -92,13 +92,19 @@ func TestOperatorACL(t *testing.T) {
 // A server reads overrides with the rights that SECURITY.md lists, and cannot write them.
 func TestServerACL(t *testing.T) {
 	s := redistest.Start(t)
-	if code, _, stderr := ran("ban", "ip:192.0.2.7", "--for", "1h", "--redis", s.URL()); code != 0 {
-		t.Fatal(stderr)
+	for _, database := range []string{"/0", "/3"} {
+		if code, _, stderr := ran("ban", "ip:192.0.2.7", "--for", "1h", "--redis", "redis://"+s.Addr+database); code != 0 {
+			t.Fatal(stderr)
+		}
 	}
 
-	for _, user := range []string{"limiter-fleet", "fleet"} {
-		t.Run(user, func(t *testing.T) {
-			c := &command{redis: as(t, s, user, rules(t, user)), prefix: "rl:"}
+	for name, extra := range map[string]string{"limiter-fleet": "", "fleet": "", "limiter-fleet/3": "+select", "fleet/3": "+select"} {
+		t.Run(name, func(t *testing.T) {
+			user, _, other := strings.Cut(name, "/")
+			c := &command{redis: as(t, s, user, append(rules(t, user), strings.Fields(extra)...)), prefix: "rl:"}
+			if other {
+				c.redis = strings.TrimSuffix(c.redis, "/0") + "/3"
+			}
 			client, err := c.connect()
 			if err != nil {
 				t.Fatal(err)

@@ -126,7 +126,7 @@ var tlsParameter = regexp.MustCompile(`[?&](tls|ssl)=`)
 // parseURL returns the options that the URL sets; the others are zero.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok {
+	if !ok || strings.ContainsAny(scheme, ":@") { // it may be a password with ://
 		return nil, errors.New("scheme:// is missing; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
 	}
 

@@ -24,6 +24,7 @@ func TestOpenErrors(t *testing.T) {
 		{"//localhost:6379", "redis://"},
 		{":hunter2@localhost:6379", "redis://"},
 		{"user:hunter2@localhost:6379", "redis://"},
+		{"user:hunter2://x@localhost:6379", "scheme:// is missing"},
 		{"hunter2://localhost", "redis://"},
 		{"http://localhost:6379", `"http"`},
 		{"unix://", "unix:///run/redis/redis.sock"},
