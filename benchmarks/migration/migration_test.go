@@ -316,6 +316,9 @@ func TestRedisRate(t *testing.T) {
 	if res, err := lim.AllowN(t.Context(), "many", redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Second}, 1000); err != nil || res.RetryAfter.Round(time.Second) != 99*time.Second {
 		t.Errorf("1000 of a burst of 10: got RetryAfter %v, %v; want 99 s", res.RetryAfter, err)
 	}
+	if res, err := lim.Allow(t.Context(), "none", redis_rate.Limit{Rate: 10, Period: time.Second}); err != nil || res.Allowed != 0 {
+		t.Errorf("a burst of 0: got %d allowed, %v; want 0", res.Allowed, err)
+	}
 
 	store, err := redisstore.New(client, redisstore.Config{})
 	if err != nil {
