@@ -124,12 +124,12 @@ func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 	return Take(ctx, s, c)
 }
 
-// Reset fills the charge's bucket, however far it is in debt: the next Limit.Capacity
-// units pass at once. Requests that MaxDelay delays keep their delay, so these units
-// may pass together with them. The limit must be the one that the
-// bucket is charged by; Cost and Period do not matter. Errors are those of Store.Refund;
-// after one of the network, whether the bucket was filled is unknown, and Reset may be
-// called again.
+// Reset fills the charge's bucket, however far it is in debt. Requests that MaxDelay delays
+// keep their delay, so its units may pass together with them. What a server has granted
+// alone (see [LocalStore]) and not charged yet still counts, and so does the bucket that keys
+// of a full [Memory] share. The limit must be the one that the bucket is charged by; Cost and
+// Period do not matter. Errors are those of Store.Refund; after one of the network, whether
+// the bucket was filled is unknown, and Reset may be called again.
 //
 // In Redis the reset is for all processes, and this one sees it at once. Another
 // process that has cached a denial of the bucket goes on denying for its

@@ -58,9 +58,9 @@ type Config struct {
 	// which 0 means too, or 403.
 	BanStatus int
 
-	// Logger gets the problems of the set-up, at most one line in five minutes for
-	// each: a function of a policy that fails, a proxy that the keys ignore, a limiter that
-	// runs twice on a request, a store that fails and does not log that itself, as
+	// Logger gets the problems of the set-up, as a rule at most one line in five minutes
+	// for each: a function of a policy that fails, a proxy that the keys ignore, a limiter
+	// that runs twice on a request, a store that fails and does not log that itself, as
 	// redisstore.Store does. Each has a code and a link to its section in
 	// docs/troubleshooting.md. At level Debug it gets one line for each decision too, with
 	// the policies that have denied the request and the subjects, or the hash of one that is
