@@ -41,7 +41,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
-		var mounts mounts
+		mounts := mounts{around: around}
 		templates := pattern.Templates{Convert: muxPattern}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			known := r.Pattern
@@ -72,6 +72,7 @@ func muxPattern(method, chiPattern string) string {
 // mounts caches which router serves a mount, by the patterns that lead to it
 // ("/admin/*"): nil for a mount that is not a chi router.
 type mounts struct {
+	around  chi.Routes // the router inside the limiter, as in r.Mount("/admin", limit(router)), or nil
 	routers pattern.Cache[string, chi.Routes]
 }
 
@@ -79,6 +80,9 @@ type mounts struct {
 // request.
 func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 	router := m.router(rctx)
+	if router == nil && strings.HasSuffix(rctx.RoutePatterns[len(rctx.RoutePatterns)-1], "*") && rctx.URLParam("*") == "" {
+		router = m.around // it is mounted: chi has taken the rest of the path
+	}
 	if router == nil {
 		return rctx.RoutePattern()
 	}

@@ -82,6 +82,16 @@ func TestRouteIsChis(t *testing.T) {
 			api(sub)
 			r.With(limit).Mount("/admin", sub)
 		}),
+		"around a mounted router": under("/admin", func(r chi.Router, limit use) {
+			sub := chi.NewRouter()
+			api(sub)
+			r.Mount("/admin", limit(sub))
+		}),
+		"around a router mounted in a subrouter": under("/{tenant}/admin", func(r chi.Router, limit use) {
+			sub := chi.NewRouter()
+			api(sub)
+			r.Route("/{tenant}", func(r chi.Router) { r.Mount("/admin", limit(sub)) })
+		}),
 		"Use, behind a mux and a prefix": func(limit use) (http.Handler, string) {
 			r := chi.NewRouter()
 			r.Use(limit)

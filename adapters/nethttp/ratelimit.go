@@ -51,8 +51,8 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
 
 // Routes returns middleware that asks mux which route will serve the request, and
-// passes the answer to the limiters inside. Put it outermost if there is other
-// middleware between a limiter and the mux:
+// passes the answer to the limiters inside. Put it around a limiter, and inside
+// [http.StripPrefix], if there is other middleware between the limiter and the mux:
 //
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //

@@ -44,8 +44,7 @@ import (
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
 // increase and multiplicative decrease (AIMD) instead. A fixed window, in which the whole limit returns at
-// once, is known by a reset that stays for some seconds while remaining falls. Clients then use the window
-// evenly.
+// once, is known by a reset that stays while remaining falls. Clients then use the window evenly.
 //
 // A denial that the fields do not explain, such as one by a limit per second beside the fields of a daily
 // limit, begins a second rate, which denials and clocks alone determine. The slower of both counts. That
