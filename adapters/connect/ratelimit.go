@@ -9,7 +9,7 @@
 //
 // Put it after the authentication, so that keys know the user, and inside
 // interceptors that trace or measure calls, so that they see denials. Connect reads
-// the message of a unary call before its interceptors run, so a call without a valid
+// the message of a unary call before its interceptors run, so one without a valid
 // message is not counted; connect.WithReadMaxBytes bounds what it costs.
 //
 // # Keys and routes
@@ -54,8 +54,8 @@ import (
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
 // if the configuration is not valid, with an error that names the mistakes, also
-// Routes that match no call. To handle the error, use [NewLimiter] with
-// Config.RPC, and [From].
+// Routes that are not of calls, such as "/login". To handle the error, use [NewLimiter]
+// with Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) connect.Interceptor {
 	cfg.RPC = true
 	return From(Must(NewLimiter(cfg, policies...)))

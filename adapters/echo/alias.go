@@ -42,12 +42,12 @@ type (
 	// FieldError is a mistake in a field of a Policy. See [middleware.FieldError].
 	FieldError = middleware.FieldError
 
-	// SettleError is the error of Decision.Settle if too few units are left. See
-	// [middleware.SettleError].
+	// SettleError is an error of Decision.Settle, with the units that it could not
+	// take. See [middleware.SettleError].
 	SettleError = middleware.SettleError
 )
 
-// The values of Config.Headers, which may be joined by |. See [middleware.Headers].
+// The values of Config.Headers. See [middleware.Headers] for those that may be joined.
 const (
 	HeadersDraft6     = middleware.HeadersDraft6     // RateLimit-Limit, -Remaining, -Reset and -Policy; the default
 	HeadersDraft11    = middleware.HeadersDraft11    // RateLimit and RateLimit-Policy, lists of policies
@@ -71,6 +71,6 @@ func NewLimiter(cfg Config, policies ...Policy) (*Limiter, error) {
 // Must returns l. It panics if err is not nil, or l is nil. See [middleware.Must].
 func Must(l *Limiter, err error) *Limiter { return middleware.Must(l, err) }
 
-// FromContext returns the Decision that a request carries once a limiter has
-// decided about it, or nil. See [middleware.FromContext].
+// FromContext returns the Decision that a request carries, or nil. See
+// [middleware.FromContext].
 func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }

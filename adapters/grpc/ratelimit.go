@@ -26,8 +26,8 @@
 // of a service. Without Routes a policy counts the calls of all services, also of health and
 // reflection.
 //
-// A call that ends before its interceptors run is not counted: of an unknown method or
-// compression, or a unary one whose message is malformed, too large or missing.
+// A call that ends before its interceptors run is not counted, such as one of an unknown
+// method or compression, or a unary one whose message is malformed, too large or missing.
 // grpc.MaxRecvMsgSize and grpc.MaxConcurrentStreams bound what it costs.
 //
 // # Denials
@@ -42,7 +42,7 @@
 // anything they are trailer metadata, as gRPC's retries end with a response's header metadata:
 // a denial has grpc-retry-pushback-ms beside them, and retry-after if a wait helps. A client
 // with a retry policy for RESOURCE_EXHAUSTED then waits as long as the server says; docs/rpc.md
-// has the configuration.
+// has the configuration, and says what is not retried.
 //
 // # Streams
 //
@@ -52,8 +52,7 @@
 //
 // The last argument is the policy. Spend does not end the stream: what it takes is missing for
 // later calls. Log its error, which may name the server of the store, and do not return it to
-// the client. The limiter keeps a few KiB for each open stream, starts no goroutine, and
-// allocates nothing for a message that the handler does not charge.
+// the client. The limiter starts no goroutine for a stream.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -73,7 +72,7 @@ type Interceptors struct{ limiter *Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
 // configuration is not valid, with an error that names the mistakes, also Routes that
-// match no call. To handle the error, use [NewLimiter] with
+// are not of calls, such as "/login". To handle the error, use [NewLimiter] with
 // Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) *Interceptors {
 	cfg.RPC = true

@@ -7,8 +7,8 @@
 //	http.ListenAndServe(addr, limit(mux))
 //
 // The middleware may wrap a ServeMux, the handler of one route, or another
-// router. The routes of another router are unknown: Policy.Routes go by the
-// path, and keyfunc.Route does not see them.
+// router, whose routes it does not know: Policy.Routes go by the path, and
+// keyfunc.Route does not see them.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -56,8 +56,8 @@ var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedi
 //
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //
-// Without it such a limiter knows only the path of the request: keyfunc.Route has no
-// route, and a policy for "/users/{id}" counts /users/7/posts too.
+// Without it such a limiter does not know the mux's routes: keyfunc.Route does not see
+// them, and a policy for "/users/{id}" counts /users/7/posts too.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
