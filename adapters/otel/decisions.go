@@ -74,7 +74,11 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 		p := &d.Results[i]
 		o, c := outcomeOf(p, d, notDecided), ds.countsOf(p.Policy)
 		c.n[o].Add(1)
-		request.add(o, p.Policy, &p.Result)
+		if p.Banned { // without a look at the bucket
+			request.add(o, p.Policy, nil)
+		} else {
+			request.add(o, p.Policy, &p.Result)
+		}
 
 		// This server's share of a quota says nothing of the whole.
 		if p.Limit.IsQuota() && !slices.Contains(notDecided, p.Policy) {

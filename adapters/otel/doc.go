@@ -81,7 +81,7 @@
 // If a policy applies, the current span of the request, if it is recorded, gets three attributes:
 // ratelimit.outcome; ratelimit.policy, the policy that the outcome comes from (of several
 // the one closest to its limit); and ratelimit.remaining, that policy's remaining units,
-// if it was decided at all. If a request passes several limiters, the last one in which a policy
+// unless its limit was not asked, as for a ban. If a request passes several limiters, the last one in which a policy
 // applies overwrites the first two, and ratelimit.remaining if it has that.
 package ratelimitotel
 
