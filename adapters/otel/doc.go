@@ -78,11 +78,12 @@
 //
 // # Span attributes
 //
-// If a policy applies, the current span of the request, if it is recorded, gets three attributes:
-// ratelimit.outcome; ratelimit.policy, the policy that the outcome comes from (of several
-// the one closest to its limit); and ratelimit.remaining, that policy's remaining units,
-// unless its limit was not asked, as for a ban. If a request passes several limiters, the last one in which a policy
-// applies overwrites the first two, and ratelimit.remaining if it has that.
+// If a policy applies, the current span of the request, if it is recorded, gets three
+// attributes: ratelimit.outcome; ratelimit.policy, the policy that the outcome comes
+// from (of several the one closest to its limit); and ratelimit.remaining, that
+// policy's remaining units, unless its limit was not asked, as for a ban. If a request
+// passes several limiters, the last one in which a policy applies overwrites the first
+// two, and ratelimit.remaining if it has that.
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their
