@@ -37,8 +37,8 @@ type counts struct {
 	nearEnd atomic.Int64
 }
 
-// bounds go from less than a decision in memory to twice the default Timeout of a
-// redisstore.Store.
+// bounds go from a microsecond, in which most decisions in memory are over, to twice the default
+// Timeout of a redisstore.Store.
 var bounds = []float64{
 	1e-6, 2.5e-6, 5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6,
 	1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
@@ -74,7 +74,11 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 		p := &d.Results[i]
 		o, c := outcomeOf(p, d, notDecided), ds.countsOf(p.Policy)
 		c.n[o].Add(1)
-		request.add(o, p.Policy, &p.Result)
+		if p.Banned { // without a look at the bucket
+			request.add(o, p.Policy, nil)
+		} else {
+			request.add(o, p.Policy, &p.Result)
+		}
 
 		// This server's share of a quota says nothing of the whole.
 		if p.Limit.IsQuota() && !slices.Contains(notDecided, p.Policy) {

@@ -19,7 +19,7 @@
 //	degraded       the policy could not be decided as configured and followed its
 //	               OnFailure: decided on this server's state, allowed uncounted, or
 //	               denied with 503
-//	denied         its limit is used up, in the store or on this server: 429; or an
+//	denied         the policy denies it, in the store or on this server: 429; or an
 //	               override bans the key: Config.BanStatus
 //
 // The outcome of the request is the last in the list that one of its policies has. So
@@ -52,16 +52,18 @@
 //
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
 //	ratelimit.redis.batch.duration  s            counter: the total time of these
-//	ratelimit.redis.operations      {operation}  counter: admissions and refunds in them;
-//	                                             operations by batches is the mean size
+//	ratelimit.redis.operations      {operation}  counter: admissions and refunds in them, of
+//	                                             a divided one its parts; operations by
+//	                                             batches is the mean size
 //	ratelimit.redis.failed_batches  {batch}      counter: batches without an answer, or
 //	                                             with an outage as the answer
-//	ratelimit.redis.cached_denials  {operation}  counter: denials without a call of Redis
+//	ratelimit.redis.cached_denials  {operation}  counter: denials of the store without a
+//	                                             call of Redis
 //	ratelimit.redis.local_units     {unit}       counter: units that this server has
 //	                                             granted alone
 //	ratelimit.redis.reported_units  {unit}       counter: of these, those that were
 //	                                             charged in Redis later
-//	ratelimit.redis.lost_units      {unit}       counter: of these, those that will not be:
+//	ratelimit.redis.lost_units      {unit}       counter: of these, those that were given up:
 //	                                             too many keys had some, or the store was
 //	                                             closed
 //	ratelimit.redis.instances       {server}     gauge: servers that share the limits, as
@@ -76,11 +78,12 @@
 //
 // # Span attributes
 //
-// The current span of the request, if it is recorded, gets three attributes:
-// ratelimit.outcome; ratelimit.policy, the policy that the outcome comes from (of several
-// the one closest to its limit); and ratelimit.remaining, that policy's remaining units,
-// if it was decided at all. If a request passes several limiters, the last one in which a policy
-// applies overwrites the first two, and ratelimit.remaining if it has that.
+// If a policy applies, the current span of the request, if it is recorded, gets three
+// attributes: ratelimit.outcome; ratelimit.policy, the policy that the outcome comes
+// from (of several the one closest to its limit); and ratelimit.remaining, that
+// policy's remaining units, unless its limit was not asked, as for a ban. If a request
+// passes several limiters, the last one in which a policy applies overwrites the first
+// two, and ratelimit.remaining if it has that.
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their

@@ -57,7 +57,7 @@ func outcomeOf(p *middleware.PolicyResult, d *middleware.Decision, notDecided []
 type requestOutcome struct {
 	outcome outcome
 	policy  string       // the one that the outcome comes from; "" before the first
-	result  *gcra.Result // that policy's, if it was decided
+	result  *gcra.Result // that policy's, if it was decided by its limit
 }
 
 func (v *requestOutcome) add(o outcome, policy string, r *gcra.Result) {

@@ -51,10 +51,10 @@ var statistics = []struct {
 	{"batches", "{batch}", "Batches that Redis answered.", func(s *gcra.Stats) int64 { return s.Batches }},
 	{"operations", "{operation}", "Admissions and refunds in the batches that Redis answered.", func(s *gcra.Stats) int64 { return s.Requests }},
 	{"failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer.", func(s *gcra.Stats) int64 { return s.FailedBatches }},
-	{"cached_denials", "{operation}", "Admissions that were denied without a call of Redis.", func(s *gcra.Stats) int64 { return s.CachedDenials }},
+	{"cached_denials", "{operation}", "Admissions that the store denied without a call of Redis.", func(s *gcra.Stats) int64 { return s.CachedDenials }},
 	{"local_units", "{unit}", "Units that this server has granted alone, as Redis did not answer or a policy failed.", func(s *gcra.Stats) int64 { return s.LocalUnits }},
 	{"reported_units", "{unit}", "Of local_units, those that were charged in Redis later.", func(s *gcra.Stats) int64 { return s.ReportedUnits }},
-	{"lost_units", "{unit}", "Of local_units, those that will not be charged.", func(s *gcra.Stats) int64 { return s.LostUnits }},
+	{"lost_units", "{unit}", "Of local_units, those that were given up.", func(s *gcra.Stats) int64 { return s.LostUnits }},
 }
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")

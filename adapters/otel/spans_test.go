@@ -62,6 +62,11 @@ func TestSpanAttributes(t *testing.T) {
 		{"down: not decided", true, []middleware.Policy{
 			{Name: "login", Key: subject, Limit: hour, OnFailure: middleware.FailClosed},
 		}, []string{"degraded login"}},
+		{"a ban, which says nothing of the bucket", false, []middleware.Policy{
+			{Name: "login", Key: subject, Limit: hour, Override: func(string) (middleware.Override, bool) {
+				return middleware.Override{Banned: true}, true
+			}},
+		}, []string{"denied login"}},
 		{"no policy applies", false, []middleware.Policy{
 			{Name: "hour", Key: subject, Limit: hour, Routes: []string{"/elsewhere"}},
 		}, []string{""}},
