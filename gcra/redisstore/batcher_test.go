@@ -146,6 +146,20 @@ func TestBlackhole(t *testing.T) {
 	}
 }
 
+// A function of the client that takes long, such as one that fetches a token for a password, delays no call by more than the
+// Timeout either.
+func TestSlowCredentials(t *testing.T) {
+	server := redistest.Start(t)
+	r := storeOn(t, newClient(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond,
+		CredentialsProvider: func() (string, string) { time.Sleep(time.Second); return "", "" }}), config{})
+
+	start := time.Now()
+	_, err := gcra.Take(context.WithoutCancel(t.Context()), r, hourly("a", 1)) // so the caller may send
+	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 900*time.Millisecond {
+		t.Errorf("got %v after %v; want DeadlineExceeded after about 50ms", err, took)
+	}
+}
+
 // stuckConn is a connection whose writes wait while its lock is held.
 type stuckConn struct {
 	net.Conn

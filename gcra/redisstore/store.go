@@ -59,8 +59,8 @@ import (
 //
 // Redis carries out a Take or a Refund at most once. If the reply is lost, they return an
 // error; the charge or the refund may have been made, but never twice. A Take whose context
-// ends returns at once; what it sent is charged all the same. More than 256 charges in one
-// call are an error.
+// ends returns at once; what it sent is charged all the same. An admission that Redis decides
+// has at most 256 charges; more are an error.
 //
 // [New] and [Open] make a store; the zero value has no client.
 type Store struct {
@@ -90,7 +90,8 @@ type Store struct {
 //   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls: some batches
 //     are pipelines, which otherwise have a pool of their own.
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone caller of a
-//     redis.Client a switch of goroutines, if its context never ends.
+//     redis.Client without OnConnect and providers of credentials a switch of goroutines, if
+//     its context never ends.
 //
 // Batches on a cluster or ring go to the clients of its nodes. Add hooks in OnNewNode of a
 // [redis.ClusterClient] or in NewClient of [redis.RingOptions], or they do not see all commands.

@@ -22,7 +22,11 @@ func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
 		return false
 	}
 	o := c.Options()
-	return o.ReadTimeout >= 0 && o.WriteTimeout >= 0 // below, go-redis sets no deadlines
+	deadlines := o.ReadTimeout >= 0 && o.WriteTimeout >= 0 // below, go-redis sets none
+
+	// go-redis calls these in the caller's goroutine, and they may ignore the context.
+	functions := o.OnConnect != nil || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
+	return deadlines && !functions
 }
 
 // hasSettings reports whether a client has the settings that [HintSettings] names.

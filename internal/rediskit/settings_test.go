@@ -1,6 +1,7 @@
 package rediskit
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ func TestBoundsCalls(t *testing.T) {
 	}{
 		{"both settings", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout}), true, false},
 		{"both settings and no deadlines", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout, ReadTimeout: -2}), false, false},
+		{"both settings and OnConnect", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout,
+			OnConnect: func(context.Context, *redis.Conn) error { return nil }}), false, false},
 		{"none", redis.NewClient(&redis.Options{}), false, true},
 		{"no PoolTimeout", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}), false, true},
 		{"no ContextTimeoutEnabled", redis.NewClient(&redis.Options{PoolTimeout: timeout}), false, true},
