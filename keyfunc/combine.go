@@ -65,8 +65,8 @@ func Join(keys ...Func) Func {
 	}
 }
 
-// Const returns the key "const:" and s for every request: for a limit on the server as
-// a whole or, at the end of [First], on all remaining requests.
+// Const returns the key "const:" and s for every request: for a limit on all
+// requests together or, at the end of [First], on all remaining ones.
 func Const(s string) Func {
 	key := "const:" + s
 	return func(*http.Request) (string, error) { return key, nil }

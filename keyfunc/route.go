@@ -9,8 +9,8 @@ import (
 )
 
 // Route counts by the route that matched the request, r.Pattern:
-// "route:GET /users/{id}". All paths of one route share a bucket, in any spelling (//,
-// /./, %2e, other values of {id}), so a client cannot get a new bucket by inventing a
+// "route:GET /users/{id}". All paths that the router takes to one route share a bucket
+// (//users/7, /users/./7, /users/8), so a client cannot get a new bucket by inventing a
 // path. A pattern without a method is one bucket for all methods, including invented
 // ones. The adapters of other routers than a ServeMux put a standard method into the
 // pattern: there a route for all methods has a bucket for each of these, HEAD as GET, and

@@ -14,8 +14,8 @@ import (
 // Ping reports whether the store works: it connects to the server, to each master of a
 // cluster or to each shard of a ring, authenticates, and runs the store's script on the key
 // <Prefix>{ping}, on a cluster <Prefix>{ping0} or another number, which expires after 10
-// seconds. It leaves out masters without slots, and shards that the ring has found down. The
-// error says what is wrong and, if that is known, what to do about it, on a line for each
+// seconds. It leaves out masters without slots, and shards that the ring has found down unless
+// all are. The error says what is wrong and, if that is known, what to do about it, on a line for each
 // server. Ping needs no more of the user's ACL than Take.
 //
 // It also tests the kind of a single server and of the shards of a ring, see

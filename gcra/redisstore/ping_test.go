@@ -54,6 +54,19 @@ func TestPingRing(t *testing.T) {
 	}
 }
 
+// A ring that has found all of its shards down does not work.
+func TestPingRingIsDown(t *testing.T) {
+	down := redistest.Start(t)
+	down.Kill()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": down.Addr}, HeartbeatFrequency: 10 * time.Millisecond})
+	t.Cleanup(func() { ring.Close() })
+	redistest.Eventually(t, patience, "the ring to be down", func() bool { return ring.Len() == 0 })
+	want := "redisstore: redis at each address of the ring does not answer"
+	if err := storeOn(t, ring, config{}).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v; want %s", err, want)
+	}
+}
+
 // Ping calls a server whose breaker is open, and is not bounded by the Timeout.
 func TestPingWhileTheBreakerIsOpen(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)

@@ -97,6 +97,11 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 			one(ctx, server, key)
 			return nil
 		})
+		if err == nil && c.Len() == 0 { // all were found down, so none was asked
+			if err = c.Ping(ctx).Err(); err != nil {
+				err = p.explain(ctx, "each address of the ring", err)
+			}
+		}
 		errs = append(errs, err)
 
 	default:

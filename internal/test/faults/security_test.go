@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -161,6 +162,47 @@ func onACLCluster(user string) func(t *testing.T) ([]*redistest.Server, func() r
 			o := c.Options()
 			o.Username, o.Password, o.ReadTimeout = user, "long-random-password", ample
 			return closing(t, redis.NewClusterClient(o))
+		}
+	}
+}
+
+// A Ring pings its servers, which it otherwise takes for dead.
+func TestACLOfARing(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	for _, right := range []string{"+ping", "-ping"} {
+		addrs := make(map[string]string)
+		for _, s := range servers {
+			addrs[s.Addr] = s.Addr
+			args := []any{"acl", "setuser", "limiter", "reset"}
+			for _, rule := range append(aclLines(t)["limiter"], right) {
+				args = append(args, strings.ReplaceAll(rule, "PASSWORD", "long-random-password"))
+			}
+			do(t, s, args...)
+			redistest.ResetStats(t, s.Client())
+		}
+		denials(t, servers)
+
+		client := closing(t, redis.NewRing(&redis.RingOptions{
+			Addrs: addrs, HeartbeatFrequency: 20 * time.Millisecond,
+			Username: "limiter", Password: "long-random-password", DisableIdentity: true, ReadTimeout: ample,
+		}))
+		store := storeOn(t, client, config{Timeout: ample, Logger: silence})
+		take := func() error { _, err := gcra.Take(t.Context(), store, daily("a", 10)); return err }
+		if right == "-ping" {
+			redistest.Eventually(t, ample, "a Ring whose servers count as dead", func() bool { return take() != nil })
+			continue
+		}
+
+		pings := func() (n int) {
+			for _, s := range servers {
+				n += redistest.Stat(t, s.Client(), "commandstats", "cmdstat_ping:calls=")
+			}
+			return n
+		}
+		redistest.Eventually(t, ample, "pings", func() bool { return pings() > 20 })
+		if err := take(); err != nil || denials(t, servers) != 0 {
+			t.Errorf("with %s: got %v; want a decision, and an empty ACL log", right, err)
 		}
 	}
 }
