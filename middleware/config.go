@@ -79,7 +79,7 @@ type Config struct {
 // keyed literals: fields may be added.
 type Policy struct {
 	// Name is the policy's name in headers, metrics and store keys: a renamed
-	// policy starts with full buckets. Up to 64 printable ASCII characters, unique
+	// policy has other buckets. Up to 64 printable ASCII characters, unique
 	// within the limiter. Limiters that share a store share a bucket wherever
 	// policy name and key are equal, and of quotas the calendar. So give each limit its
 	// own name: of two rates under one name, the one whose bucket refills in a shorter time
@@ -196,7 +196,7 @@ func (p *Policy) OverrideOf(subject string) (Override, bool) {
 type Override struct {
 	// Limit is the key's limit; [gcra.Unlimited] means that the policy does not limit the
 	// key. The zero Limit is a plan that is missing, as in LimitFor, unless Banned is set:
-	// it is logged, and the key has the limit that it would have without the Override.
+	// it is logged, and the key has the limit that the policy has without an Override.
 	Limit gcra.Limit
 
 	// Name names the override, for example by the network of an address. Package inspect

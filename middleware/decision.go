@@ -19,8 +19,8 @@ type Decision struct {
 	Results    []PolicyResult // of the policies that applied and were decided, in order
 	Err        error          // why a policy followed its OnFailure or a refund failed, or why a delay ended early; otherwise nil
 
-	// Took is the time that the decision took, without Delay. It is measured only
-	// if the limiter has an observer, and 0 otherwise.
+	// Took is the time that the decision took, without Delay. It is 0 if the limiter has no
+	// observer, and in a Decision of Peek.
 	Took time.Duration
 
 	admission *admission // nil in a Decision that no limiter made

@@ -14,11 +14,11 @@ const (
 	// when Skip or LimitFor fails, it is FailClosed.
 	FailLocal FailureMode = iota
 
-	// FailOpen lets the request pass this policy uncounted.
+	// FailOpen lets the request pass this policy.
 	FailOpen
 
-	// FailClosed denies the request with 503 Service Unavailable, unless the policy is a
-	// Shadow.
+	// FailClosed denies the request, unless the policy is a Shadow. The status is 503 Service
+	// Unavailable, or that of a ban by another policy.
 	FailClosed
 )
 

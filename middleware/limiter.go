@@ -118,7 +118,8 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	case !allowed:
 		denied = s.decision()
 	case delay > 0 && !wait(r.Context(), delay):
-		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: s.decision().Results, Err: r.Context().Err(), admission: &s.admission}
+		d := s.decision()
+		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: d.Results, Err: r.Context().Err(), Took: d.Took, admission: &s.admission}
 	}
 
 	if denied != nil && denied.RetryAfter > 0 {

@@ -137,3 +137,18 @@ func TestAdmitEndsWithTheContext(t *testing.T) {
 		}
 	})
 }
+
+// The Decision of such a call has the time that was measured for observers.
+func TestAdmitEndsWithTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(*http.Request) (string, error) { time.Sleep(10 * time.Millisecond); return "k", nil }
+		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Observe: func(*http.Request, *middleware.Decision) {}},
+			middleware.Policy{Name: "calls", Key: slow, Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
+		l.Decide(get("/"))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		if _, d := l.Admit(http.Header{}, get("/").WithContext(ctx)); d == nil || d.Err != context.Canceled || d.Took != 10*time.Millisecond {
+			t.Errorf("got %+v; want a denial by context.Canceled that took 10ms", d)
+		}
+	})
+}

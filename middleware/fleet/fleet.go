@@ -40,9 +40,8 @@ type Config struct {
 	// Prefix is that of the command and of redisstore; "" means "rl:".
 	Prefix string
 
-	// Logger gets a line if the overrides cannot be read, one when they can again, and one
-	// for each that is broken.
-	// Nil means [slog.Default].
+	// Logger gets a line if the overrides cannot be read, one when they can again, and lines
+	// about broken ones. Nil means [slog.Default].
 	Logger *slog.Logger
 }
 

@@ -35,20 +35,21 @@
 // # What is kept, and for how long
 //
 // Counts of decisions are kept by policy, in steps of 15 seconds for 15 minutes. So are
-// the kinds of keys, a word of at most 16 characters before the colon ("ip", "sub"), at most
-// 8 by policy: a key function is not asked what it counts by. A key of your own without such a word is "other" in the JSON.
-// Subjects are kept only if they were denied, by policy: at most 64 in each 3 minutes,
-// each cut to 512 bytes. They leave the page after 15 to 18 minutes, and the memory
-// with the next decision or view of the page after that. Of the errors of degraded
-// decisions the last one is kept, and shown for 15 minutes. Nothing is written to
-// disk, and a restart loses everything. A policy that denies takes about 44 kB, and a
+// the kinds of keys, a word of at most 16 characters before the colon ("ip", "sub"), at
+// most 8 by policy: a key function is not asked what it counts by. A key of your own
+// without such a word is "other" in the JSON. Subjects are kept only if they were denied,
+// or a shadow would have denied them, by policy: at most 64 in each 3 minutes, each cut to
+// 512 bytes. They leave the page within 18 minutes, and the memory with the next decision
+// or view of the page after that. Of the errors of degraded decisions the last one is
+// kept, and shown for 15 minutes. Nothing is written to disk, and a restart loses
+// everything. A policy that denies addresses takes up to about 44 kB, and any policy a
 // quarter of a megabyte at most, whatever clients do. A subject that is looked up is part
 // of the URL, and so perhaps of an access log.
 //
 // Denials of a subject are counted by Space-Saving (Metwally, Agrawal, El Abbadi:
 // Efficient computation of frequent and top-k elements in data streams, 2005) with 64
 // counters for each 3 minutes. The page shows up to eight subjects of a policy. Counts are
-// exact while fewer than 64 subjects are denied in 3 minutes. Otherwise both bounds are
+// exact while fewer than 64 subjects are denied in 3 minutes. Otherwise two bounds may be
 // shown, which differ by at most one 64th of the policy's denials.
 //
 // Counts are of this process only. Remaining units are those of the store.

@@ -31,8 +31,8 @@ type Inspector struct {
 }
 
 // New returns an Inspector of the limiters, which must share one store. It shows all of
-// them on one page. If two have a policy of the same name, the page shows the first
-// limiter's. The Inspector observes the limiters as long as they live (see
+// them on one page. If two have a policy of the same name, the page describes the first
+// limiter's and counts the decisions of both. The Inspector observes the limiters as long as they live (see
 // [middleware.Limiter.Observe]), so create one and keep it.
 //
 // New returns an error that names every mistake: no [Config.Authorize], no limiters, a

@@ -18,9 +18,8 @@ func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter)
 }
 
 // Watcher reloads a limiter's policies from a file. A change takes effect for all
-// policies at once, and clients keep what they have used up; see
-// [middleware.Limiter.Reload]. While the file is missing or has a mistake, the
-// policies stay as they were.
+// policies at once; [middleware.Limiter.Reload] says what becomes of what clients have
+// used. While the file is missing or has a mistake, the policies stay as they were.
 //
 // Set the fields before the first use. All but OnReload are required.
 type Watcher struct {
