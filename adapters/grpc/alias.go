@@ -58,7 +58,7 @@ const (
 // The values of Policy.OnFailure. See [middleware.FailureMode].
 const (
 	FailLocal  = middleware.FailLocal  // go on limiting with the state of this server; the default
-	FailOpen   = middleware.FailOpen   // let the request pass this policy uncounted
+	FailOpen   = middleware.FailOpen   // let the request pass this policy
 	FailClosed = middleware.FailClosed // deny the request
 )
 

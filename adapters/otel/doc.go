@@ -17,7 +17,7 @@
 //	shadow_denied  a shadow policy would have denied it
 //	delayed        the request is allowed after a delay of this policy
 //	degraded       the policy could not be decided as configured and followed its
-//	               OnFailure: decided on this server's state, allowed uncounted, or
+//	               OnFailure: decided on this server's state, allowed, or
 //	               denied with 503
 //	denied         the policy denies it, in the store or on this server: 429; or an
 //	               override bans the key: Config.BanStatus
