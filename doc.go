@@ -1,4 +1,4 @@
-// Package ratelimit has no code. It lists the packages of this project, which limits
+// Package ratelimit has no code. It names packages of this project, which limits
 // HTTP requests and remote procedure calls in Go API servers.
 //
 // To limit requests, import the adapter of your router as ratelimit:
@@ -11,9 +11,8 @@
 //   - [github.com/seed-e377111c/ratelimit/adapters/grpc]
 //   - [github.com/seed-e377111c/ratelimit/adapters/connect]
 //
-// An adapter repeats the names that an application needs of package
-// [github.com/seed-e377111c/ratelimit/middleware], which documents them. Use it with
-// these:
+// An adapter repeats names of package [github.com/seed-e377111c/ratelimit/middleware],
+// which documents them. Use it with these:
 //
 //   - [github.com/seed-e377111c/ratelimit/gcra] has the limits, and a store in memory.
 //   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
