@@ -55,7 +55,7 @@ const (
 	GCRA Algorithm = iota
 
 	// Sliding passes at most Count units in any window of length Per, and requires
-	// Burst to be Count. Its parts are those about sliding windows and those that do not
+	// Burst to be 0 or Count. Its parts are those about sliding windows and those that do not
 	// need GCRA: of their tables the steps before time passes, without durations.
 	Sliding
 
