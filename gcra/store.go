@@ -16,10 +16,11 @@ type Store interface {
 	// Take decides about one admission: all its charges are taken or none is,
 	// except that a shadow may be left out; where the keys are on several servers, see
 	// package redisstore. It is allowed if every charge that is not a shadow is. Take
-	// fills in the Result of every charge, and returns an error only when there is no decision, as when a charge is not valid (see [Charge]),
-	// the context is done, or the store could not answer. After an error allowed is
-	// false and the results mean nothing. Nothing was taken if the error came before
-	// a server was asked; afterwards the charges may have been taken, once.
+	// fills in the Result of every charge, and returns an error only when there is no
+	// decision, as when a charge is not valid (see [Charge]), the context is done, or
+	// the store could not answer. After an error allowed is false and the results mean
+	// nothing. Nothing was taken if the error came before a server was asked;
+	// afterwards the charges may have been taken, once.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
 	// Refund gives back Cost units of every charge, never more than a full bucket;

@@ -67,8 +67,8 @@
 // the logarithm of their number.
 //
 // A caller sends by itself if its context never ends and the client is a redis.Client with
-// ContextTimeoutEnabled, a PoolTimeout within Timeout, and no negative ReadTimeout or
-// WriteTimeout; otherwise a second goroutine does, which takes longer.
+// ContextTimeoutEnabled, a PoolTimeout within Timeout, and no ReadTimeout or WriteTimeout
+// of -2; otherwise a second goroutine does, which takes longer.
 // benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'
