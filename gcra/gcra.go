@@ -12,18 +12,18 @@
 //
 // A [Limit] says how much may pass: so many units in a time, with a burst, or a [Quota] by
 // calendar. A [Charge] takes units from one limit of one subject. A [Store] keeps the state and
-// decides about several charges at once: it takes all of them or none, shadows aside. [Memory]
-// is the store in this process; package redisstore has one that servers share.
+// decides about several charges at once: it takes all of them or none, with the exceptions of
+// Store.Take. [Memory] is the store in this process; package redisstore has one that servers share.
 //
 // # What is promised
 //
-// While the clock does not go back and no state is lost, any interval of length D admits at most
-// B + D/T units of a limit, where B is its Burst and T its [Limit.Interval]. A period of a quota
-// admits at most its count. Late charges may take as many units more as their debt allows. Units that are given back
-// count as not admitted, and a request that is delayed counts when its delay is over. If units
-// are given back while others are delayed, as many more may pass together with the last of these.
-// A denial takes nothing, so retries do not extend it, and the same charge passes after
-// RetryAfter if nothing else is taken.
+// While the clock does not go back, no state is lost and a [Memory] is not full, any interval of
+// length D admits at most B + D/T units of a limit, where B is its [Limit.Capacity] and T its
+// [Limit.Interval], and a period of a quota at most its count. Late charges may take as many units
+// more as their debt allows. Units that are given back count as not admitted, and a request that is
+// delayed counts when its delay is over. If units are given back while others are delayed, as many
+// more may pass together with the last of these. A denial takes nothing, so retries do not extend
+// it, and the same charge passes after RetryAfter if nothing else is taken, unless its cost is above B.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take returns an
 // error. What to do then is the caller's choice; package middleware has three (see its

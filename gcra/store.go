@@ -14,12 +14,13 @@ import (
 // the errors of a store that the store does not log itself, see [LoggedError].
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is,
-	// except that a shadow may be left out. It is allowed if every charge that is
-	// not a shadow is. Take fills in the Result of every charge, and returns an
-	// error only when there is no decision, as when a charge is not valid (see [Charge]),
-	// the context is done, or the store could not answer. After an error allowed is
-	// false and the results mean nothing. Nothing was taken if the error came before
-	// a server was asked; afterwards the charges may have been taken, once.
+	// except that a shadow may be left out; where the keys are on several servers, see
+	// package redisstore. It is allowed if every charge that is not a shadow is. Take
+	// fills in the Result of every charge, and returns an error only when there is no
+	// decision, as when a charge is not valid (see [Charge]), the context is done, or
+	// the store could not answer. After an error allowed is false and the results mean
+	// nothing. Nothing was taken if the error came before a server was asked;
+	// afterwards the charges may have been taken, once.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
 	// Refund gives back Cost units of every charge, never more than a full bucket;
@@ -60,7 +61,7 @@ const MaxDelay = tat.MaxDelay
 // calendar, so a rate and a quota, or two calendars, never read each other's value. A
 // charge is not valid, and Store.Take returns an error with nothing taken, when its Limit
 // is not (see [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
-// longer than 366 days, or not 0 on a quota, and when Burst and MaxDebt together
+// longer than 366 days, or not 0 on a quota, and when Limit.Capacity and MaxDebt together
 // take longer than 366 days to refill, or are more than the largest quota of the calendar.
 //
 // MaxDelay and MaxDebt are the limit's: all its callers must give the same. On a rate, an
@@ -118,7 +119,9 @@ func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 // left, and all of them will be after ResetAfter. Without an error Allowed is true. An
 // unknown subject has a full bucket. The charge must be one that the bucket is charged by:
 // with another limit the numbers mean nothing, and without the MaxDelay or MaxDebt of a rate,
-// ResetAfter leaves out the queue or the debt. Errors are those of Store.Take.
+// ResetAfter leaves out the queue or the debt. Peek also leaves out what a server has granted
+// alone (see [LocalStore]) and not charged yet, and the bucket that keys of a full [Memory]
+// share. Errors are those of Store.Take.
 func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 	c.Peek = true
 	return Take(ctx, s, c)
@@ -131,9 +134,8 @@ func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 // Period do not matter. Errors are those of Store.Refund; after one of the network, whether
 // the bucket was filled is unknown, and Reset may be called again.
 //
-// In Redis the reset is for all processes, and this one sees it at once. Another
-// process that has cached a denial of the bucket goes on denying for its
-// DenialTTL at most, 1 s by default.
+// In Redis the reset is for all stores, and s sees it at once. Another store that has
+// cached a denial of the bucket goes on denying for its DenialTTL at most, 1 s by default.
 func Reset(ctx context.Context, s Store, c Charge) error {
 	c.Cost, c.Peek, c.Period = math.MaxInt64, false, time.Time{}
 	charges := [1]Charge{c}

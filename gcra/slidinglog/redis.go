@@ -16,7 +16,7 @@ import (
 )
 
 // Store is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) shared by
-// any number of processes. Every decision uses the clock of Redis. On one server it is one
+// any number of processes. Every decision uses the clock of Redis. On a single Redis it is one
 // script in one round trip, once the server has the script.
 //
 // A log is the list <Prefix>{<subject>}:<policy>, escaped and hashed like the keys

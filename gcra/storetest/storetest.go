@@ -55,8 +55,8 @@ const (
 	GCRA Algorithm = iota
 
 	// Sliding passes at most Count units in any window of length Per, and requires
-	// Burst to be Count. Its parts are those about sliding windows and those that do not
-	// need GCRA: of their tables the steps before time passes, without durations.
+	// Burst to be 0 or Count. Its parts are those about sliding windows and those that do not
+	// need GCRA: of their tables the steps before time passes, without the lengths of durations.
 	Sliding
 
 	// Other passes at most Burst units at one time. Its parts are those of Sliding
