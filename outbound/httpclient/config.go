@@ -31,13 +31,12 @@ type Config struct {
 	Policies []Policy
 
 	// Margin lengthens Per of each limit by this fraction, since some requests take
-	// longer to arrive than others: with 0.01 and 5 seconds, up to 50 ms longer before
-	// the server counts too many in its window. The rate is lower by as much. 0 means
-	// 0.01; a negative margin is none. It must be the same in all processes.
+	// longer to arrive than others: with 0.01, 5 seconds by 50 ms. That lowers the rate.
+	// 0 means 0.01; a negative margin is none. It must be the same in all processes.
 	Margin float64
 
-	// MaxTries is how often a request is sent at most, including the first time;
-	// 0 means 5, and 1 means never again.
+	// MaxTries is how often a request is passed to Base at most; 0 means 5, and 1 means
+	// that it is not sent again.
 	MaxTries int
 
 	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn up to 50
