@@ -78,14 +78,14 @@ type Policy struct {
 	// Key says what the limit counts by: [ByHost], [ByCredential], [ByHeader],
 	// keyfunc.Const for a partner with several hosts, or your own, such as one that
 	// reads a tenant from the request's context. All requests with an empty key share
-	// one bucket. On an error the request is not sent. Required.
+	// one bucket. On an error the try is not sent. Required.
 	Key func(*http.Request) (string, error)
 
 	// Limit is the limit of each key, before Margin. Required.
 	Limit gcra.Limit
 
-	// MaxDelay is the longest wait for a turn under this policy. It must be the same
-	// in all processes. 0 means as long as MaxWait and the context allow.
+	// MaxDelay is the longest wait for a turn under this policy, as in [turns.Wait]. It must
+	// be the same in all processes. 0 means as long as MaxWait and the context allow.
 	MaxDelay time.Duration
 
 	// Cost returns how many units a try takes; nil means 1. At 0 it takes nothing, and does

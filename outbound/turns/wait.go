@@ -18,7 +18,7 @@ var ErrWouldWait = errors.New("would have to wait too long")
 // WaitError is the error of [Turns] and [Wait] if the turn would come too late. As a rule
 // nothing was charged.
 type WaitError struct {
-	Subject, Policy string        // of the charge that would have to wait longest
+	Subject, Policy string        // of the charge that is denied for longest
 	Limit           gcra.Limit    // of that charge; zero if the wait is not for a limit
 	Needed          time.Duration // how long that charge would have to wait; 0 when Never
 	Patience        time.Duration // how long it may wait; 0 for Try
