@@ -46,12 +46,16 @@ func (c *command) open(ctx context.Context) (*overrideSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &overrideSet{client: client, key: overrides.Key(c.prefix), entries: map[string]overrides.Entry{}}
+	set := newOverrideSet(client, c.prefix)
 	if err := set.read(ctx); err != nil {
 		client.Close()
 		return nil, failed(client, err)
 	}
 	return set, nil
+}
+
+func newOverrideSet(client redis.UniversalClient, prefix string) *overrideSet {
+	return &overrideSet{client: client, key: overrides.Key(prefix), entries: map[string]overrides.Entry{}}
 }
 
 func (s *overrideSet) read(ctx context.Context) (err error) {

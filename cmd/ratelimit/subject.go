@@ -162,7 +162,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 	limits, override, reason := f.limits(i), "", ""
 
 	if e, ok := set.find(p.Name, subject); ok && e.Limit == overrides.Banned {
-		override, reason = e.Limit, origin(e, set.now) // the bucket is as it was
+		limits, override, reason = f.limitsOf(i, subject), e.Limit, origin(e, set.now) // the bucket is as it was
 	} else if ok {
 		limits, override, reason = map[string]gcra.Limit{"": e.Override().Limit}, e.Limit, origin(e, set.now)
 	} else if o, ok := p.OverrideOf(subject); ok {

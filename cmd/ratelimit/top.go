@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -81,7 +82,13 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 			return failed(client, err)
 		}
 
-		lists := s.sorted(file)
+		set := newOverrideSet(client, c.prefix)
+		if file != nil {
+			if err := set.read(ctx); err != nil {
+				return failed(client, err)
+			}
+		}
+		lists := s.sorted(file, set)
 		if every > 0 && isTerminal(out) {
 			fmt.Fprint(out, "\x1b[H\x1b[2J") // clear
 		}
@@ -307,7 +314,7 @@ func calendarOf(text string) gcra.Calendar {
 }
 
 // sorted returns the lists by their names. file may be nil.
-func (s *scan) sorted(file *policyFile) []*list {
+func (s *scan) sorted(file *policyFile, set *overrideSet) []*list {
 	lists := slices.AppendSeq([]*list{}, maps.Values(s.lists))
 	slices.SortFunc(lists, func(a, b *list) int {
 		return cmp.Or(strings.Compare(a.Policy, b.Policy), strings.Compare(a.Calendar, b.Calendar))
@@ -315,17 +322,20 @@ func (s *scan) sorted(file *policyFile) []*list {
 
 	for _, l := range lists {
 		for i := range l.Subjects {
-			l.Subjects[i].finish(l, file)
+			l.Subjects[i].finish(l, file, set)
 		}
 	}
 	return slices.DeleteFunc(lists, func(l *list) bool { return l.InUse == 0 })
 }
 
-// finish sets what is shown, with the limit if the file has it.
-func (u *used) finish(l *list, file *policyFile) {
+// finish sets what is shown, with the limit if the file or an override has it.
+func (u *used) finish(l *list, file *policyFile, set *overrideSet) {
 	var limit gcra.Limit
 	if file != nil {
 		limit = file.limitOf(l.Policy, u.Subject)
+	}
+	if e, ok := set.find(l.Policy, u.Subject); ok && e.Limit != overrides.Banned {
+		limit = e.Override().Limit
 	}
 
 	if limit.Calendar() != l.period || limit == gcra.Unlimited() {

@@ -134,3 +134,23 @@ func TestTopOfManyKeys(t *testing.T) {
 		}
 	}
 }
+
+// top counts by the limit of an override in Redis, but not by a ban, which leaves the bucket as it was.
+func TestTopWithOverrides(t *testing.T) {
+	s := server(t)
+	name := file(t, sample)
+	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerHour(60), Cost: 50})
+	want(t, 0, []string{"override", "set", "ip:192.0.2.7", "60/hour", "--policy", "client", "--for", "1h", "--policies", name})
+	charge(t, s, gcra.Charge{Subject: "ip:198.51.100.7", Policy: "client", Limit: gcra.PerHour(20), Cost: 5})
+	want(t, 0, []string{"ban", "ip:198.51.100.7", "--for", "1h"})
+
+	for _, u := range top(t, "--policies", name)["client"].Subjects {
+		if u.Subject == "ip:192.0.2.7" && (u.Used != 50 || u.Limit != "60/hour") {
+			t.Errorf("got %+v; want 50 used of 60/hour", u)
+		}
+		if u.Subject != "ip:192.0.2.7" && (u.Used != 5 || u.Limit != "20/hour") {
+			t.Errorf("got %+v; want 5 used of 20/hour", u)
+		}
+	}
+	want(t, 0, []string{"peek", "ip:198.51.100.7", "--policies", name}, "20/hour")
+}

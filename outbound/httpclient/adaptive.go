@@ -31,16 +31,16 @@ import (
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
 //
-// rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. If
-// there seem to be more than 1.2·reserve clients, their number takes its place. The exponential acts at
-// once: all clients see the same remaining, so all slow down together while it falls, and use together what
-// accumulates in a pause. The share changes slowly. It follows a common share,
+// rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. With
+// very many clients their number takes the place of 1.2·reserve, in a fixed window half of it. The
+// exponential acts at once: all clients see the same remaining, so all slow down together while it falls,
+// and use together what accumulates in a pause. The share changes slowly. It follows a common share,
 //
 //	(remaining / reserve)⁵, at least 1/256 and at most 1
 //
 // That is a function of remaining alone, so the shares of all clients come to the same value. Remaining
-// settles where the rates of all clients add up to the server's: at about the reserve with one client,
-// at 67 % of it with ten, at 44 % with a hundred.
+// settles where the rates of all clients add up to the server's: in a large bucket at about the reserve with
+// one client, at 67 % of it with ten, at 44 % with a hundred.
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
 // increase and multiplicative decrease (AIMD) instead. A fixed window, in which the whole limit returns at
@@ -92,8 +92,8 @@ type Adaptive struct {
 	pacers pacers
 }
 
-// RoundTrip implements http.RoundTripper. If the context ends before the request
-// is sent, it returns the context's error. If the wait would exceed MaxWait or the context's
+// RoundTrip implements http.RoundTripper. If the context ends while the request
+// waits, it returns the context's error. If the wait would exceed MaxWait or the context's
 // deadline, it returns an error that wraps a [*turns.WaitError], as a rule at once.
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, _, err := a.roundTrip(r, time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), nil)

@@ -31,13 +31,12 @@ type Config struct {
 	Policies []Policy
 
 	// Margin lengthens Per of each limit by this fraction, since some requests take
-	// longer to arrive than others: with 0.01 and 5 seconds, up to 50 ms longer before
-	// the server counts too many in its window. The rate is lower by as much. 0 means
-	// 0.01; a negative margin is none. It must be the same in all processes.
+	// longer to arrive than others: with 0.01, 5 seconds by 50 ms. That lowers the rate.
+	// 0 means 0.01; a negative margin is none. It must be the same in all processes.
 	Margin float64
 
-	// MaxTries is how often a request is sent at most, including the first time;
-	// 0 means 5, and 1 means never again.
+	// MaxTries is how often a request is passed to Base at most; 0 means 5, and 1 means
+	// that it is not sent again.
 	MaxTries int
 
 	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn up to 50
@@ -79,14 +78,14 @@ type Policy struct {
 	// Key says what the limit counts by: [ByHost], [ByCredential], [ByHeader],
 	// keyfunc.Const for a partner with several hosts, or your own, such as one that
 	// reads a tenant from the request's context. All requests with an empty key share
-	// one bucket. On an error the request is not sent. Required.
+	// one bucket. On an error the try is not sent. Required.
 	Key func(*http.Request) (string, error)
 
 	// Limit is the limit of each key, before Margin. Required.
 	Limit gcra.Limit
 
-	// MaxDelay is the longest wait for a turn under this policy. It must be the same
-	// in all processes. 0 means as long as MaxWait and the context allow.
+	// MaxDelay is the longest wait for a turn under this policy, as in [turns.Wait]. It must
+	// be the same in all processes. 0 means as long as MaxWait and the context allow.
 	MaxDelay time.Duration
 
 	// Cost returns how many units a try takes; nil means 1. At 0 it takes nothing, and does

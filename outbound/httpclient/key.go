@@ -12,7 +12,7 @@ import (
 const maxHost = 255
 
 // ByHost counts requests by their host, as "host:api.example.com". The port is part of the key,
-// unless it is the default of the scheme. A host that is too long for the DNS is hashed.
+// unless it is the default of the scheme. A host of more than 255 bytes is hashed.
 func ByHost(r *http.Request) (string, error) {
 	return "host:" + hostOf(r), nil
 }

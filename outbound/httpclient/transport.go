@@ -34,9 +34,9 @@ import (
 // remaining, as GitHub sends them. The request is sent again after the Retry-After, in
 // seconds or as a date, and a random part of up to a tenth of it, so that waiting
 // requests do not all go at once. Without a Retry-After, the reset counts in its place
-// unless something remains, in the fields and forms that [Adaptive] reads. Without either
-// it is sent again after a random time of up to half a second, doubled with each try up
-// to ten seconds.
+// unless something remains, in the fields and forms that [Adaptive] reads. Without either,
+// or if it is 0, the request is sent again after a random time of up to half a second,
+// doubled with each try up to ten seconds.
 //
 // Config.Denied adds other denials, such as those of a partner that denies with a 400.
 //
@@ -56,14 +56,14 @@ import (
 // [*turns.WaitError] with the policy "Retry-After". A pause lasts at most an hour, or
 // MaxWait if that is longer.
 //
-// A denial without a time slows down all requests to that host: they go one by one, at
-// first about as fast as the server answered before, over a second at least, or at 5 a
-// second if that is more. Further denials lower the rate, at most to a request in 5
-// seconds, and answers raise it. A request that cannot wait for so long has a WaitError
-// with the policy "pace".
+// A denial without a time, or with 0, slows down all requests to that host: they go one
+// by one, at first about as fast as the server answered before, over a second at least,
+// or at 5 a second if that is more. Further denials lower the rate, at most to a request
+// in 5 seconds; without any it rises again, slowly. A request that cannot wait for so long
+// has a WaitError with the policy "pace".
 //
-// With an [Adaptive] as Base, the Adaptive does this, and a Retry-After holds back all requests
-// with its Key for at most a day.
+// With an [Adaptive] as Base, the Adaptive does this. It also holds back all requests with
+// its Key for the time of a denial, but for no more than a day.
 //
 // The Transport or the Adaptive keeps all this in memory: other processes learn it from their own denials.
 type Transport struct {

@@ -16,7 +16,7 @@ type Turns struct {
 	// Charges are the limits that a turn is charged to: all or none. Cost is the
 	// units of a turn; 0 means 1. How long they wait is as in [Wait]. The charges are only
 	// read, and must not change while in use. If the partner counts in windows, let
-	// Burst + Count be what it allows.
+	// Burst + Count be what it allows, or with a store of package slidinglog Count alone.
 	Charges []gcra.Charge
 }
 

@@ -18,7 +18,7 @@ var ErrWouldWait = errors.New("would have to wait too long")
 // WaitError is the error of [Turns] and [Wait] if the turn would come too late. As a rule
 // nothing was charged.
 type WaitError struct {
-	Subject, Policy string        // of the charge that would have to wait longest
+	Subject, Policy string        // of the charge that is denied for longest
 	Limit           gcra.Limit    // of that charge; zero if the wait is not for a limit
 	Needed          time.Duration // how long that charge would have to wait; 0 when Never
 	Patience        time.Duration // how long it may wait; 0 for Try
@@ -82,8 +82,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // If that is denied, the caller reserves a new slot.
 //
 // The bucket of the calls delays by at most G, the larger of half of the limit's
-// Interval and 50 ms. Wait returns nil only after a charge on it and the delay. So an
-// interval of length D has at most
+// Interval and 50 ms. Wait returns nil only after a charge on it and the delay. So, with
+// the burst B and the Interval T, an interval of length D has at most, if none is late,
 //
 //	B + D/T              turns, whatever the queue says
 //	B + D/T + B + G/T    turns, if the state is lost once in it
@@ -107,8 +107,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //
 // A denial charges nothing, so a denied caller has no place in the queue. If callers
 // are less patient than the queue is long, a free slot goes to the caller that asks
-// first, and some callers may get none. With n callers, be more patient than n·T
-// instead of asking again. To ask again, wait for RetryAfter.
+// first, and some callers may get none. With n callers, be more patient than n turns
+// take instead of asking again. To ask again, wait for RetryAfter.
 //
 // A quota has no queue, and is an error.
 func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {

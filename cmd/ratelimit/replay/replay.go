@@ -5,9 +5,10 @@
 //
 //	go run ./cmd/ratelimit replay -h
 //
-// Where to change what: source.go, logs.go, entry.go, jsonline.go, timestamp.go and
-// prefix.go read logs; settings.go and funcs.go read flags and policies; player.go
-// decides; meter.go, top.go and timeline.go count; report.go and chart.go print.
+// Where to change what: source.go, logs.go, entry.go, alb.go, jsonline.go, timestamp.go
+// and prefix.go read logs; settings.go, funcs.go and routes.go read flags and policies;
+// player.go decides; meter.go, top.go and timeline.go count; report.go, chart.go and
+// progress.go print, and rewrite.go writes policies.
 //
 // It takes less than 200 MB for logs of any length.
 package replay

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// routes are the application's routes: logs have only paths. Those from -route decide which
-// policies apply, too. Without -route the key route uses those of the policies, which then
+// routes are the application's routes: logs have only paths. Those from --route decide which
+// policies apply, too. Without --route the key route uses those of the policies, which then
 // apply by path.
 type routes struct {
 	mux   http.ServeMux
