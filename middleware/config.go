@@ -44,7 +44,7 @@ type Config struct {
 
 	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST
 	// requests with the path "/package.Service/Method". A route "/package.Service/*" is
-	// all methods of a service. New and Reload then report routes that match no call as
+	// all methods of a service. New and Reload then report routes that are not of this form as
 	// errors, and New a Deny or a BanStatus, which are of HTTP responses. New of
 	// adapters/grpc and adapters/connect sets RPC.
 	RPC bool
@@ -122,8 +122,8 @@ type Policy struct {
 
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
-	// "/files/*path", "/v1.*") mean the same. "/api" is one path, "/api/" is that path
-	// and all below. Empty means every request.
+	// "/files/*path", "/v1.*") mean the same. "/api" is nothing below it, "/api/" is
+	// "/api" and all below. Empty means every request.
 	//
 	// A request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a
@@ -155,7 +155,7 @@ type Policy struct {
 	// MaxDebt is how many units more than are left [Decision.Settle] and
 	// [Decision.Spend] may take; 0 means none. Later requests are denied, or delayed, until
 	// the debt is paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota
-	// ends with its period. Burst and MaxDebt together must refill within 366 days, or be at
+	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366 days, or be at
 	// most the largest quota of the calendar. A limiter that shares the buckets of a rate
 	// needs the same MaxDebt: with a smaller one it erases debt.
 	MaxDebt int64
