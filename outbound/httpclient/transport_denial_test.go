@@ -51,6 +51,10 @@ func TestDenials(t *testing.T) {
 		{"date of RFC 850", "GET", none, nil, 429, []string{"Retry-After: Saturday, 01-Jan-00 00:00:03 GMT"}, 200, 3 * s, 3300 * time.Millisecond, httpclient.Answered},
 		{"date of asctime", "GET", none, nil, 429, []string{"Retry-After: Sat Jan  1 00:00:03 2000"}, 200, 3 * s, 3300 * time.Millisecond, httpclient.Answered},
 
+		// Of two limits that are used up, the longer reset counts.
+		{"two resets", "GET", none, nil, 429, []string{`RateLimit: "burst";r=0;t=1, "hour";r=0;t=3`}, 200, 3 * s, 3300 * time.Millisecond, httpclient.Answered},
+		{"two resets, the longer first", "GET", none, nil, 429, []string{`RateLimit: "hour";r=0;t=3, "burst";r=0;t=1`}, 200, 3 * s, 3300 * time.Millisecond, httpclient.Answered},
+
 		// Without a time in the future: exponential backoff.
 		{"429 alone", "GET", none, nil, 429, nil, 200, s / 4, s / 2, httpclient.Answered},
 		{"now", "GET", none, nil, 429, []string{"Retry-After: 0"}, 200, s / 4, s / 2, httpclient.Answered},

@@ -102,7 +102,7 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 }
 
 // readLists reads the lists of drafts 8 to 11: the item with the least remaining for the time until it
-// has more, and its policy.
+// has more, of several that are used up the one with the longest time, and its policy.
 // It reports whether there is one.
 //
 //	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
@@ -113,7 +113,9 @@ func (a *Answer) readLists(h http.Header) bool {
 		name, params := cutName(item)
 		remaining, ok := number(value(params, ';', "r"))
 		reset, _ := number(value(params, ';', "t"))
-		if rate := remaining / max(reset, 1); ok && name != "" && rate < least {
+		rate := remaining / max(reset, 1)
+		longer := rate == 0 && duration(reset) > a.Reset // of two that are used up
+		if ok && name != "" && (rate < least || rate == least && longer) {
 			least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
 		}
 	}
