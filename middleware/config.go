@@ -19,7 +19,7 @@ import (
 // Config says how a [Limiter] works; its policies say how much. Use keyed
 // literals: fields may be added.
 type Config struct {
-	// Store keeps the state that the servers share. While it fails, policies that
+	// Store keeps the limits' state; servers share it through Redis. While it fails, policies that
 	// fail local (see [FailLocal]) use its Local if it is a [gcra.LocalStore], as
 	// redisstore.Store is, and otherwise a [gcra.Memory] of the limiter. Required.
 	Store gcra.Store
