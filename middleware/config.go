@@ -135,7 +135,7 @@ type Policy struct {
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
-	// nothing, and the limit does not deny it. A negative cost follows OnFailure, for example
+	// nothing, and a limit that is used up does not deny it. A negative cost follows OnFailure, for example
 	// an unknown ContentLength, which is -1.
 	Cost func(*http.Request) int64
 
