@@ -13,7 +13,7 @@ import (
 //
 // It holds at most Capacity keys, of 21 to 64 bytes each once there are many, keeps no
 // goroutine and needs no Close. A key whose bucket is full equals a key that was never
-// seen: it is held until a new key takes its slot, and nothing is lost. A quota that was used
+// seen: it is held until new keys need the room, and nothing is lost. A quota that was used
 // keeps its key until the period ends. When no slot is found, as the buckets of nearly all keys
 // are not full, new keys share one bucket for each policy: a flood of keys stays limited,
 // and some of the new keys' requests pass. A late charge takes no more than what is left

@@ -19,7 +19,7 @@ import (
 // Config says how a [Limiter] works; its policies say how much. Use keyed
 // literals: fields may be added.
 type Config struct {
-	// Store keeps the state that the servers share. While it fails, policies that
+	// Store keeps the limits' state; servers share it through Redis. While it fails, policies that
 	// fail local (see [FailLocal]) use its Local if it is a [gcra.LocalStore], as
 	// redisstore.Store is, and otherwise a [gcra.Memory] of the limiter. Required.
 	Store gcra.Store
@@ -135,7 +135,7 @@ type Policy struct {
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
-	// nothing, and the limit does not deny it. A negative cost follows OnFailure, for example
+	// nothing, and a limit that is used up does not deny it. A negative cost follows OnFailure, for example
 	// an unknown ContentLength, which is -1.
 	Cost func(*http.Request) int64
 

@@ -192,6 +192,21 @@ func TestLocalShareOfMixedRequests(t *testing.T) {
 	}
 }
 
+// A share of a rate that is too slow for an nth of it to be valid has room for one request, too.
+func TestShareOfASlowRate(t *testing.T) {
+	for _, limit := range []gcra.Limit{{Count: 5, Per: 365 * 24 * time.Hour}, gcra.PerDay(1).WithBurst(300)} {
+		for _, instances := range []int{400, 1_000_000} {
+			l := limiter(t, middleware.Config{Store: down{gcra.NewMemory()}, Instances: instances, Logger: unread},
+				middleware.Policy{Name: "only", Key: key("k"), Limit: limit})
+			for i, want := range []bool{true, false, false} {
+				if d := l.Decide(get("/")); d.Allowed != want {
+					t.Errorf("%v, one of %d servers, request %d: got allowed %t; want %t", limit, instances, i+1, d.Allowed, want)
+				}
+			}
+		}
+	}
+}
+
 // A policy that fails local uses the Local of a LocalStore. For other stores, such
 // as one that wraps a LocalStore, it uses a Memory of the limiter.
 func TestLocalStore(t *testing.T) {

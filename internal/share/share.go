@@ -20,8 +20,8 @@ import (
 // and results are those of the whole limit, but Remaining is what this server lets pass.
 //
 //  1. In one moment all servers together let pass what the limit would, and each at least one
-//     request that costs no more than the limit's burst. A rate is not divided if an nth of it
-//     would be too slow to be valid.
+//     request that costs no more than the limit's burst. An nth of a rate is at least one unit
+//     in gcra.MaxDelay, as slower ones are not valid.
 //  2. The clamp of a share is that of the whole limit. Otherwise a later, cheaper request would
 //     erase the debt of one that took more than the share.
 type Store struct {
@@ -91,29 +91,33 @@ func Results(charges, parts []gcra.Charge, n int) {
 	}
 }
 
-// divisible reports whether an nth of a rate is a valid rate (rule 1 of Store).
-func divisible(l gcra.Limit, n int64) bool {
-	return l.Interval() <= gcra.MaxDelay/time.Duration(n) && l.Per <= math.MaxInt64/time.Duration(n)
-}
-
 // capacity is the burst of a share, or the whole quota.
 func capacity(l gcra.Limit, n int64) int64 {
-	if l.IsQuota() || !divisible(l, n) {
+	if l.IsQuota() {
 		return l.Capacity()
 	}
-	burst := max(1, l.Capacity()/n)
-	l.Per, l.Burst = l.Per*time.Duration(n), 1
-	return min(burst, int64(gcra.MaxDelay/l.Interval()))
+	return min(max(1, l.Capacity()/n), int64(gcra.MaxDelay/divided(l, n).Interval()))
+}
+
+// divided returns an nth of a rate, or the slowest that is valid, with a burst of 1.
+func divided(l gcra.Limit, n int64) gcra.Limit {
+	interval := l.Interval()
+	switch l.Burst = 1; {
+	case interval > gcra.MaxDelay/time.Duration(n):
+		l.Count, l.Per = 1, gcra.MaxDelay
+	case l.Per > math.MaxInt64/time.Duration(n):
+		l.Count, l.Per = 1, interval*time.Duration(n)
+	default:
+		l.Per *= time.Duration(n)
+	}
+	return l
 }
 
 // divideRate changes a charge to the share of one of n servers. MaxDebt widens the clamp (rule 2 of
 // Store), and only a late charge may take what that allows.
 func divideRate(c *gcra.Charge, n int64, refund bool) {
-	if !divisible(c.Limit, n) {
-		return
-	}
 	whole, burst, debt := c.Limit.Capacity(), capacity(c.Limit, n), c.MaxDebt
-	c.Limit.Per, c.Limit.Burst = c.Limit.Per*time.Duration(n), burst
+	c.Limit = divided(c.Limit, n).WithBurst(burst)
 	interval := c.Limit.Interval()
 	longest := int64(gcra.MaxDelay / interval) // the share forgets what takes longer to refill
 

@@ -18,7 +18,7 @@ type Config struct {
 	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
 
-	// Store holds the limits' state, which all processes share. Required with
+	// Store holds the limits' state; processes share it through Redis. Required with
 	// Policies. If it returns an error, the try is not sent and RoundTrip's error
 	// wraps that one: without the store a process does not know when its turn
 	// is. Give a redisstore.Store a Timeout of some seconds here; its default is for
