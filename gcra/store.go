@@ -13,10 +13,10 @@ import (
 // package storetest is the contract that every store passes. Package middleware logs
 // the errors of a store that the store does not log itself, see [LoggedError].
 type Store interface {
-	// Take decides about one admission: all its charges are taken or none is,
-	// except that a shadow may be left out; where the keys are on several servers, see
-	// package redisstore. It is allowed if every charge that is not a shadow is. Take
-	// fills in the Result of every charge, and returns an error only when there is no
+	// Take decides about one admission: all its charges are taken or none is, except for
+	// shadows and late ones (see [Charge]). In Redis an admission may be divided: see
+	// packages redisstore and slidinglog. It is allowed if every charge that is not a shadow
+	// is. Take fills in the Result of every charge, and returns an error only when there is no
 	// decision, as when a charge is not valid (see [Charge]), the context is done, or
 	// the store could not answer. After an error allowed is false and the results mean
 	// nothing. Nothing was taken if the error came before a server was asked;
