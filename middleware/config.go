@@ -362,11 +362,10 @@ func (p *policy) compile(report reporter) {
 	for i, route := range p.Routes {
 		field := fmt.Sprintf("Routes[%d]", i)
 		parsed, err := pattern.Parse(route)
-		if err != nil {
+		if wrong := checkCall(route); p.limiter.cfg.RPC && wrong != nil {
+			report(field, "%w", wrong)
+		} else if err != nil {
 			report(field, "is %.80q: %w", route, err)
-		}
-		if err := checkCall(route); p.limiter.cfg.RPC && err != nil {
-			report(field, "%w", err)
 		}
 		p.routes = append(p.routes, parsed)
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
 // checkCalls logs what New returns as an error for a Config with RPC, for a limiter
@@ -34,7 +35,7 @@ var calls = regexp.MustCompile(`^(POST[ \t]+)?/([^/]*\*[^/]*|{[^/]*\.\.\.}|[^/{:
 
 // checkCall returns nil for a route that matches remote procedure calls.
 func checkCall(route string) error {
-	if !calls.MatchString(route) {
+	if _, err := pattern.Parse(route); err != nil || !calls.MatchString(route) {
 		return fmt.Errorf(`is %.80q, which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`, route)
 	}
 	return nil
