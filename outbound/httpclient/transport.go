@@ -65,7 +65,8 @@ import (
 // With an [Adaptive] as Base, the Adaptive does this. It also holds back all requests with
 // its Key for the time of a denial, but for no more than a day.
 //
-// The Transport or the Adaptive keeps all this in memory: other processes learn it from their own denials.
+// The Transport or the Adaptive keeps all this in memory, of the 1024 hosts or keys that were used
+// last, and at most 4096 pauses. Other processes learn it from their own denials.
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
