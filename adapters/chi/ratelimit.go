@@ -36,8 +36,8 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
 // get the route in the form of a ServeMux, "GET /files/{path...}". What a ServeMux does
 // not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". If the router
-// has no route for the request, and for a HEAD none of GET, the route is empty, or in a
-// mounted router that of the mount.
+// has no route for the request, and for a HEAD none of GET, the route is empty, or that
+// of the mount that has led to the limiter. The path of a mount itself is a route.
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {

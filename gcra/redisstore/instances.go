@@ -26,8 +26,9 @@ var instancesScript = send.NewScript(instancesLua)
 // background, and learns how many others have done so. While Redis is away, the last count
 // serves.
 //
-// A count that may be too low does not replace a higher one: too high a count costs
-// requests in an outage, too low a count breaks the bound.
+// The first count after the store's own mark has been lost does not replace a higher one, as
+// other marks may be gone too: too high a count costs requests in an outage, too low a count
+// breaks the bound.
 type instances struct {
 	id    string
 	due   atomic.Int64 // when to mark, by the store's clock; never before Local is called
