@@ -45,6 +45,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 			root = nil
 		}
 	}()
+	text = strings.ReplaceAll(text, "\r\n", "\n") // of which the lexer counts some as two lines
 	tokens := lexer.Tokenize(text)
 	if at, what := tooMuch(tokens); at != nil {
 		ms.addf(tokenPosition(at), "the file has more than %s; want at most that many", what)
@@ -60,6 +61,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 		ms.addf(at, "this is not YAML: %.80s", what)
 		return nil
 	}
+	moveBack(tokens, strings.Split(text, "\n"))
 
 	for _, doc := range file.Docs {
 		switch {
@@ -107,6 +109,19 @@ func tooMuch(tokens token.Tokens) (at *token.Token, bound string) {
 		}
 	}
 	return nil, ""
+}
+
+// moveBack corrects the columns of values before white space at the end of a line: the lexer adds its length.
+func moveBack(tokens token.Tokens, lines []string) {
+	for i, t := range tokens {
+		if i+1 < len(tokens) && tokens[i+1].Position.Line == t.Position.Line {
+			continue
+		}
+		line := strings.TrimRight(lines[min(t.Position.Line, len(lines))-1], " \t")
+		if before, ends := strings.CutSuffix(line, t.Value); ends && t.Value != "" {
+			t.Position.Column = min(t.Position.Column, utf8.RuneCountInString(before)+1)
+		}
+	}
 }
 
 // tokenPosition returns where the token begins.
