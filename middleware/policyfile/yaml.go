@@ -61,7 +61,6 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 		ms.addf(at, "this is not YAML: %.80s", what)
 		return nil
 	}
-	moveBack(tokens, strings.Split(text, "\n"))
 
 	for _, doc := range file.Docs {
 		switch {
@@ -109,19 +108,6 @@ func tooMuch(tokens token.Tokens) (at *token.Token, bound string) {
 		}
 	}
 	return nil, ""
-}
-
-// moveBack corrects the columns of values before white space at the end of a line: the lexer adds its length.
-func moveBack(tokens token.Tokens, lines []string) {
-	for i, t := range tokens {
-		if i+1 < len(tokens) && tokens[i+1].Position.Line == t.Position.Line {
-			continue
-		}
-		line := strings.TrimRight(lines[min(t.Position.Line, len(lines))-1], " \t")
-		if before, ends := strings.CutSuffix(line, t.Value); ends && t.Value != "" {
-			t.Position.Column = min(t.Position.Column, utf8.RuneCountInString(before)+1)
-		}
-	}
 }
 
 // tokenPosition returns where the token begins.
