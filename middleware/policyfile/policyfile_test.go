@@ -168,6 +168,23 @@ func unnamed(field string) string {
 	return "policies:\n- key: client\n  limit: 5/minute\n  " + field + "\n"
 }
 
+// The ends of lines do not move positions.
+func TestPositions(t *testing.T) {
+	text := "policies: # all\n- name: a\n  # the client\n  key: 'user'\n\n  limit: none\n  shadow: 1\n  cost: 0\n"
+	want := []string{"6:10", "7:11", "8:9"}
+	for _, end := range []string{"\n", "\r\n"} {
+		_, err := policyfile.Parse("p", []byte(strings.ReplaceAll(text, "\n", end)), funcs)
+		var got []string
+		for _, mistake := range joinedErrors(err) {
+			at, _, _ := strings.Cut(strings.TrimPrefix(mistake, "p:"), ": ")
+			got = append(got, at)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("lines that end in %q: got %v; want mistakes at %v", end, err, want)
+		}
+	}
+}
+
 // Each error has a position, the value found and the value wanted.
 func TestMistakes(t *testing.T) {
 	const (

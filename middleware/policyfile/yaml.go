@@ -45,6 +45,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 			root = nil
 		}
 	}()
+	text = strings.ReplaceAll(text, "\r\n", "\n") // of which the lexer counts some as two lines
 	tokens := lexer.Tokenize(text)
 	if at, what := tooMuch(tokens); at != nil {
 		ms.addf(tokenPosition(at), "the file has more than %s; want at most that many", what)
