@@ -6,14 +6,13 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// The types of package middleware under this package's name, so that an
-// application imports one package.
+// The types of package middleware under this package's name.
 type (
 	// Config says how a limiter works, such as its store, headers and logger. See
 	// [middleware.Config].
 	Config = middleware.Config
 
-	// Policy is one limit on one kind of key. See [middleware.Policy].
+	// Policy says who is counted, and how much each key may do. See [middleware.Policy].
 	Policy = middleware.Policy
 
 	// Override is what is different for one key of a policy. See
@@ -47,7 +46,7 @@ type (
 	SettleError = middleware.SettleError
 )
 
-// The values of Config.Headers. See [middleware.Headers] for those that may be joined.
+// The values of Config.Headers. See [middleware.Headers].
 const (
 	HeadersDraft6     = middleware.HeadersDraft6     // RateLimit-Limit, -Remaining, -Reset and -Policy; the default
 	HeadersDraft11    = middleware.HeadersDraft11    // RateLimit and RateLimit-Policy, lists of policies
@@ -59,7 +58,7 @@ const (
 const (
 	FailLocal  = middleware.FailLocal  // go on limiting with the state of this server; the default
 	FailOpen   = middleware.FailOpen   // let the request pass this policy
-	FailClosed = middleware.FailClosed // deny the request
+	FailClosed = middleware.FailClosed // deny the request, but not for a Shadow
 )
 
 // NewLimiter returns a Limiter for From, and mistakes of the configuration as an error.
