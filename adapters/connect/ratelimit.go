@@ -53,9 +53,8 @@ import (
 )
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
-// if the configuration is not valid, with an error that names the mistakes, also
-// Routes that are not of calls, such as "/login". To handle the error, use [NewLimiter]
-// with Config.RPC, and [From].
+// if the configuration is not valid, also for Routes that are not of calls, such as
+// "/login". To handle the error, use [NewLimiter] with Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) connect.Interceptor {
 	cfg.RPC = true
 	return From(Must(NewLimiter(cfg, policies...)))

@@ -23,8 +23,7 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid, with an error that names the mistakes. To handle
-// the error, use [NewLimiter] and [From].
+// configuration is not valid. To handle the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 	return From(Must(NewLimiter(cfg, policies...)))
 }

@@ -71,9 +71,8 @@ import (
 type Interceptors struct{ limiter *Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
-// configuration is not valid, with an error that names the mistakes, also Routes that
-// are not of calls, such as "/login". To handle the error, use [NewLimiter] with
-// Config.RPC, and [From].
+// configuration is not valid, also for Routes that are not of calls, such as "/login".
+// To handle the error, use [NewLimiter] with Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) *Interceptors {
 	cfg.RPC = true
 	return From(Must(NewLimiter(cfg, policies...)))
