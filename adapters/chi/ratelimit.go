@@ -5,11 +5,11 @@
 //	))
 //
 // The middleware works in Use, With and Group, also of mounted routers, and around a
-// router. chi finds the route only after the middleware of Use, so this package asks
-// the router for it: Policy.Routes and keyfunc.Route go by the route.
+// router, with nothing between the two. chi finds the route only after the middleware of
+// Use, so this package asks the router for it.
 //
-// Put middleware that rewrites the path, such as chi's StripSlashes and CleanPath, in
-// front of the limiter, so that limiter and router see the same path.
+// Put middleware that rewrites the path, such as chi's StripSlashes, in front of the
+// limiter, so that limiter and router see the same path.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -35,8 +35,7 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
 // get the route in the form of a ServeMux, "GET /files/{path...}". What a ServeMux does
 // not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". If the router
-// has no route for the request, and for a HEAD none of GET, the route is empty, or that
-// of the mount that has led to the limiter. The path of a mount itself is a route.
+// has no route for the request, the route is empty or that of a mount.
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
