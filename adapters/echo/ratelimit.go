@@ -9,13 +9,12 @@
 // middleware that rewrites the path or the method in front of the limiter, so that
 // limiter and router see the same request.
 //
-// Echo v4 gets fixes of bugs until 2026-12-31, and of security until 2027-12-31. For
-// echo v5 use adapters/echov5.
+// For echo v5 use adapters/echov5.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 //
-// Addresses come from package keyfunc only: before v4.16.3, echo's c.RealIP by default
-// believes what clients write into X-Forwarded-For.
+// Take addresses from package keyfunc: echo's c.RealIP may believe what clients write
+// into X-Forwarded-For.
 package ratelimit
 
 import (

@@ -11,7 +11,7 @@
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 //
-// Addresses come from package keyfunc only: c.RealIP believes what clients write if
+// Take addresses from package keyfunc: c.RealIP believes what clients write if
 // e.IPExtractor does.
 package ratelimit
 
@@ -34,9 +34,9 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 
 // From returns middleware that limits requests by l. The handlers after it find
 // the Decision with [FromContext] in c.Request().Context(). Policies and
-// keyfunc.Route get the route in the form of a ServeMux, "GET /users/{id}"; echo's
-// WrapHandler and WrapMiddleware put c.Path() in its place. A denial is a response,
-// not an error, so echo's HTTPErrorHandler does not see it.
+// keyfunc.Route get the route of echo's own router in the form of a ServeMux,
+// "GET /users/{id}". A denial is a response, not an error, so echo's HTTPErrorHandler does
+// not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
 	l = Must(l, nil)
 	templates := pattern.Templates{Convert: pattern.FromTemplate}

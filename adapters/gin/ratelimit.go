@@ -8,8 +8,7 @@
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 //
-// Addresses come from package keyfunc only: by default, gin's c.ClientIP trusts
-// every proxy.
+// Take addresses from package keyfunc: by default, gin's c.ClientIP trusts every proxy.
 package ratelimit
 
 import (
