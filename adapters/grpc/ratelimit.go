@@ -11,38 +11,35 @@
 //
 // Use both interceptors: Unary does not see streams. Put them after the
 // authentication, so that keys know the user, and after what recovers panics.
-// OpenTelemetry's stats handler counts denied calls too, wherever the limiter is.
 //
 // # Keys and routes
 //
 // Key, Cost, LimitFor and Skip see a call as an *http.Request: a POST with the full
 // method as its path, the metadata as its header, the
 // :authority as its Host, and the peer as its RemoteAddr and TLS. So the functions of
-// package keyfunc work unchanged. Binary metadata ("-bin") is in base64;
-// a peer on a Unix socket has no address; ContentLength is -1. Clients write
-// the metadata, so nothing in it is trusted by default.
+// package keyfunc work unchanged. Binary metadata ("-bin") is in base64; the RemoteAddr
+// of a peer on a Unix socket is "@"; ContentLength is -1. Clients write the metadata.
 //
 // Policy.Routes are full methods: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
-// of a service. Without Routes a policy counts the calls of all services, also of health and
-// reflection.
+// of a service. Without Routes a policy is for all services, also health and reflection;
+// Skip exempts their calls.
 //
 // A call that ends before its interceptors run is not counted, such as one of an unknown
 // method or compression, or a unary one whose message is malformed, too large or missing.
-// grpc.MaxRecvMsgSize and grpc.MaxConcurrentStreams bound what it costs.
+// Bound such calls with grpc.MaxRecvMsgSize and grpc.MaxConcurrentStreams.
 //
 // # Denials
 //
-// A denied call ends with codes.ResourceExhausted or, if a policy cannot be decided and its
-// OnFailure denies, with codes.Unavailable. The status has a google.rpc.RetryInfo, unless no
+// A denied call ends with codes.ResourceExhausted, or with codes.Unavailable because a policy
+// could not be decided. The status has a google.rpc.RetryInfo, unless no
 // wait helps, and for policies that denied a google.rpc.QuotaFailure with their names. A call
 // whose context ends while MaxDelay holds it back ends with the context's code.
 //
 // The RateLimit fields are header metadata of calls that succeed, in lower case, or trailer
-// metadata if grpc.SendHeader was called. Of calls that fail before they send
+// metadata if the header metadata was sent without them. Of calls that fail before they send
 // anything they are trailer metadata, as gRPC's retries end with a response's header metadata:
-// a denial has grpc-retry-pushback-ms beside them, and retry-after if a wait helps. A client
-// with a retry policy for RESOURCE_EXHAUSTED then waits as long as the server says; docs/rpc.md
-// has the configuration, and says what is not retried.
+// a denial has grpc-retry-pushback-ms beside them, and retry-after if a wait helps.
+// docs/rpc.md has a retry policy for clients, and says what is not retried.
 //
 // # Streams
 //
@@ -52,7 +49,7 @@
 //
 // The last argument is the policy. Spend does not end the stream: what it takes is missing for
 // later calls. Log its error, which may name the server of the store, and do not return it to
-// the client. The limiter starts no goroutine for a stream.
+// the client.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
