@@ -10,13 +10,13 @@
 // Put it after the authentication, so that keys know the user, and inside
 // interceptors that trace or measure calls, so that they see denials. Connect reads
 // the message of a unary call before its interceptors run, so one without a valid
-// message is not counted; connect.WithReadMaxBytes bounds what it costs.
+// message is not counted: bound its size with connect.WithReadMaxBytes.
 //
 // # Keys and routes
 //
 // Key, Cost, LimitFor and Skip see a call as an *http.Request: a POST, also if it came as
 // a GET, with the procedure as its path and with the header, Host and RemoteAddr of
-// the request on the wire. So the functions of package keyfunc work unchanged. Its TLS
+// the HTTP request. So the functions of package keyfunc work unchanged. Its TLS
 // is nil, as Connect does not hand it on, and its ContentLength is -1.
 //
 // Policy.Routes are procedures: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
@@ -24,8 +24,8 @@
 //
 // # Denials
 //
-// A denied call ends with connect.CodeResourceExhausted or, if a policy cannot be decided and
-// its OnFailure denies, with connect.CodeUnavailable. The error has a google.rpc.RetryInfo,
+// A denied call ends with connect.CodeResourceExhausted, or with connect.CodeUnavailable
+// because a policy could not be decided. The error has a google.rpc.RetryInfo,
 // unless no wait helps, and for policies that denied a google.rpc.QuotaFailure with their
 // names. Retry-After and the RateLimit fields are headers of the response, as
 // [middleware.Headers] says. In the Connect protocol a denied unary call has the status 429
@@ -39,7 +39,7 @@
 //
 // The last argument is the policy. Spend does not end the stream: what it takes is missing for
 // later calls. Log its error, which may name the server of the store, and do not return it to
-// the client. The limiter neither starts a goroutine for a stream nor wraps it.
+// the client.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -61,8 +61,8 @@ func New(cfg Config, policies ...Policy) connect.Interceptor {
 }
 
 // From returns an interceptor for handlers that limits calls by l, a limiter with
-// Config.RPC. The handlers find the Decision with [FromContext]. In a client each call fails: outbound/httpclient limits
-// the calls of clients.
+// Config.RPC. The handlers find the Decision with [FromContext]. It is not for
+// clients: outbound/httpclient limits their calls.
 func From(l *Limiter) connect.Interceptor {
 	return &interceptor{Must(l, nil)}
 }
