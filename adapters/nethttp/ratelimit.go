@@ -29,8 +29,8 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // From returns middleware that limits requests by l.
 //
 // If it wraps an [http.ServeMux], it asks the mux which route will serve the
-// request, so that Policy.Routes and keyfunc.Route go by the route. If there is other
-// middleware between the two, see [Routes].
+// request, for Policy.Routes and keyfunc.Route. If there is other middleware between the
+// two, see [Routes].
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
