@@ -16,12 +16,12 @@
 //
 //   - [github.com/seed-e377111c/ratelimit/gcra] has the limits, and a store in memory.
 //   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
-//     several servers share.
-//   - [github.com/seed-e377111c/ratelimit/keyfunc] has the functions that return
+//     several servers can share.
+//   - [github.com/seed-e377111c/ratelimit/keyfunc] has functions that return
 //     the key of a request: who or what it counts for.
 //
-// With adapters/nethttp, this lets each client address (of IPv6, each /64) send 10 requests
-// at once, and then one every 6 seconds:
+// With adapters/nethttp, this is a limit of 10 requests at once, and then one every 6 seconds,
+// for each address that connects (of IPv6, each /64):
 //
 //	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 //		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)},
@@ -38,8 +38,8 @@
 //     operators set while servers run.
 //   - [github.com/seed-e377111c/ratelimit/adapters/otel] reports to OpenTelemetry.
 //   - [github.com/seed-e377111c/ratelimit/gcra/slidinglog] has stores for strict
-//     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] the contract
-//     that every store passes.
+//     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] tests for your own
+//     store.
 //
 // For calls that a program makes to limited APIs:
 //
