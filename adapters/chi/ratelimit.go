@@ -35,7 +35,7 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
 // get the route in the form of a ServeMux, "GET /files/{path...}". What a ServeMux does
 // not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". If the router
-// has no route for the request, the route is empty or that of a mount.
+// has no route for the request, the route may be empty or that of a mount.
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
