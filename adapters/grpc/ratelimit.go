@@ -15,25 +15,26 @@
 // # Keys and routes
 //
 // Key, Cost, LimitFor and Skip see a call as an *http.Request: a POST with the full
-// method as its path, the metadata as its header, the
-// :authority as its Host, and the peer as its RemoteAddr and TLS. So the functions of
-// package keyfunc work unchanged. Binary metadata ("-bin") is in base64; the RemoteAddr
-// of a peer on a Unix socket is "@"; ContentLength is -1. Clients write the metadata.
+// method as its path, the metadata as its header, the :authority as its Host, and the
+// peer as its RemoteAddr and TLS. So the functions of package keyfunc work unchanged.
+// Binary metadata ("-bin") is in base64; the RemoteAddr of a peer on a Unix socket is
+// "@"; ContentLength is -1. Clients write the metadata.
 //
 // Policy.Routes are full methods: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
 // of a service. Without Routes a policy is for all services, also health and reflection;
-// Skip exempts their calls.
+// Skip can exempt their calls.
 //
-// A call that ends before its interceptors run is not counted, such as one of an unknown
-// method or compression, or a unary one whose message is malformed, too large or missing.
+// A call that ends before its interceptors run is not counted, such as one of a method
+// without a handler or of an unknown compression, or a unary one whose message is malformed,
+// too large or missing.
 // Bound such calls with grpc.MaxRecvMsgSize and grpc.MaxConcurrentStreams.
 //
 // # Denials
 //
 // A denied call ends with codes.ResourceExhausted, or with codes.Unavailable because a policy
-// could not be decided. The status has a google.rpc.RetryInfo, unless no
-// wait helps, and for policies that denied a google.rpc.QuotaFailure with their names. A call
-// whose context ends while MaxDelay holds it back ends with the context's code.
+// could not be decided. The status has a google.rpc.RetryInfo, unless no wait helps, and for
+// policies that denied a google.rpc.QuotaFailure with their names. A call whose context ends
+// while MaxDelay holds it back ends with the context's code.
 //
 // The RateLimit fields are header metadata of calls that succeed, in lower case, or trailer
 // metadata if the header metadata was sent without them. Of calls that fail before they send
