@@ -8,15 +8,14 @@ import (
 
 // Turns are the turns that all callers of some limits take, in all processes that
 // share the store. It is a value with the arguments of [Wait]; any number of
-// goroutines may share it. A Turns without a store panics. Without charges every
-// turn comes at once.
+// goroutines may share it. Without charges no turn has to wait.
 type Turns struct {
-	Store gcra.Store
+	Store gcra.Store // required
 
-	// Charges are the limits that a turn is charged to: all or none. Cost is the
-	// units of a turn; 0 means 1. How long they wait is as in [Wait]. The charges are only
-	// read, and must not change while in use. If the partner counts in windows, let
-	// Burst + Count be what it allows, or with a store of package slidinglog Count alone.
+	// Charges are the limits that a turn is charged to. Cost is the units of a turn; 0
+	// means 1. How long they wait is as in [Wait]. The charges are only read, and must not
+	// change while in use. If the partner counts in windows, let Burst + Count be what it
+	// allows, or with a store of package slidinglog Count alone.
 	Charges []gcra.Charge
 }
 
