@@ -46,13 +46,12 @@ func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience, 0) }
 
 // Wait takes the charges and returns when their turn comes. Many processes can
-// take turns on one limit: with Limit{Count: 1, Per: time.Second}, their turns are
-// a second apart. [Turns] has the store and the charges in one value.
+// take turns on one limit: with Limit{Count: 1, Per: time.Second}, they take one
+// a second. [Turns] has the store and the charges in one value.
 //
-// A caller that has to wait reserves a slot and sleeps until then, so slots go to
-// callers in the order of their calls, over all processes, without polling. The
-// slot is that of the charge that has to wait longest; all are taken or none. The
-// charges are only read: goroutines may share them.
+// A caller that has to wait reserves a slot behind those reserved before, by all
+// processes, and sleeps until then, without polling. The slot is that of the charge
+// that has to wait longest. The charges are only read: goroutines may share them.
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
 // limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means 366 days
