@@ -53,23 +53,18 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // processes, and sleeps until then, without polling. The slot is that of the charge
 // that has to wait longest. The charges are only read: goroutines may share them.
 //
-// A charge may wait for up to its MaxDelay, which is the same for all callers of a
+// A charge may wait for up to its MaxDelay, which must be the same for all callers of a
 // limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means 366 days
-// in both. The context's deadline bounds them, less half of the limit's Interval (at least
-// 50 ms, at most a tenth of the patience), in which the turn comes if other callers are
-// late. If the slot would come later, Wait returns a [*WaitError], as a rule
-// at once and with nothing charged. For this, MaxWait and the deadline end a round trip to the
-// store earlier. An error of the store is returned at once too: the turn has not come. If other
-// callers are late, a turn may come up to 50 ms after MaxWait, and up to G (see below) after
-// MaxDelay.
+// in both. The context's deadline bounds them too, less some time for the store's answer and
+// for other callers that are late. If the slot would come later, Wait returns a
+// [*WaitError], as a rule at once and with nothing charged. If other callers are late, or
+// the state is lost, a turn may come after MaxDelay, and a little after MaxWait. An error of
+// the store is returned too: the turn has not come.
 //
-// It never returns early. If it returns late, the next caller may follow that much
-// sooner: usually a tenth of a millisecond on Linux if the machine is not busy, elsewhere
-// as late as timers are.
+// If Wait returns late, the next caller may follow that much sooner.
 //
-// A caller whose context ends while it sleeps returns at once with an error that wraps
-// the context's and says when its turn is. Its slot stays taken, because later callers
-// have theirs.
+// A caller whose context ends while it sleeps gets an error that wraps the context's and
+// says when its turn is. Its slot stays taken, because later callers have theirs.
 //
 // # Lost state
 //
