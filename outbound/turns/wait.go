@@ -76,23 +76,16 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // If that is denied, the caller reserves a new slot.
 //
 // The bucket of the calls delays by at most G, the larger of half of the limit's
-// Interval and 50 ms. Wait returns nil only after a charge on it and the delay. So, with
-// the burst B and the Interval T, an interval of length D has at most, if none is late,
-//
-//	B + D/T              turns, whatever the queue says
-//	B + D/T + B + G/T    turns, if the state is lost once in it
-//
-// After a loss, that bucket is full; of the turns granted before, only those delayed
-// into the next G remain. With T of 50 ms or more a loss adds at most B + 1 turns,
-// however long the queue is. In the same way, a process that has slept through its slot
-// does not add to the turns of others.
+// Interval and 50 ms. After a loss it is full; of the turns granted before, only those
+// delayed into the next G remain. So a loss adds about a burst, and what the limit
+// allows in G, however long the queue is.
 //
 // # Cost
 //
 // Without a queue a turn costs one Take with two charges for each limit. In a queue
 // it costs three Takes as a rule: a denial, the slot, and the charge when the slot comes. The
 // store of package redisstore may answer the denial from its cache, and send Takes of the
-// same moment in one batch. While a store does not answer, no turn comes.
+// same moment in one batch.
 //
 // A turn cannot be given back: Store.Refund and [gcra.Reset] with the same charges only
 // shorten the queue.
