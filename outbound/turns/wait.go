@@ -41,8 +41,8 @@ func (e *WaitError) Error() string {
 // Is makes errors.Is(err, ErrWouldWait) true.
 func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
-// RetryAfter is how long until the same call, with the same patience, is not denied, if no
-// other caller comes first. It is 0 when Never.
+// RetryAfter is how long to wait before the same call again, with the same patience: as a
+// rule it then gets a turn, if no other caller comes first. It is 0 when Never.
 func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience, 0) }
 
 // Wait takes the charges and returns when their turn comes. Many processes can
