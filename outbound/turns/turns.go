@@ -33,9 +33,9 @@ func (t Turns) Wait(ctx context.Context) error {
 	return Wait(ctx, t.Store, t.Charges...)
 }
 
-// Try takes a turn that has come, and never waits for one. If there is none, or
-// others are in the queue, it returns a [*WaitError] at once and nothing is
-// charged. Other errors are those of Wait.
+// Try takes a turn that has come, and does not wait for one. If there is none, or
+// others are in the queue, it returns a [*WaitError] and charges nothing. Other errors
+// are those of Wait.
 func (t Turns) Try(ctx context.Context) error {
 	w := waiter{ctx: ctx, store: t.Store, charges: t.Charges}
 	return w.try()
