@@ -7,7 +7,7 @@
 //
 // Serve metrics that are scraped, such as Prometheus's /metrics, outside the limiter:
 // on another port, as examples/metrics does, or outside the handlers that the limiter
-// wraps. Otherwise scrapes are rate limited too.
+// wraps. Otherwise scrapes may be rate limited too.
 //
 // # Outcomes
 //
