@@ -11,21 +11,17 @@
 //
 // # Outcomes
 //
-// A policy that applies to a request has one outcome, the last in this list that holds:
+// A policy that limits a request has an outcome, the last in this list that holds:
 //
 //	allowed        the policy allows the request; others may deny it
 //	shadow_denied  a shadow policy would have denied it
 //	delayed        the request is allowed after a delay of this policy
-//	degraded       the policy could not be decided as configured and followed its
-//	               OnFailure: decided on this server's state, allowed, or
-//	               denied with 503
-//	denied         the policy denies it, in the store or on this server: 429; or an
-//	               override bans the key: Config.BanStatus
+//	degraded       the policy could not be decided as configured; see its OnFailure
+//	denied         the policy denies it, in the store or on this server, or an
+//	               override bans the key
 //
-// The outcome of the request is the last in the list that one of its policies has. So
-// denials are counted during an outage too, and counts of shadow policies are free of
-// outages. If a policy denies the request with 503 or by a ban, others may have no
-// outcome.
+// The outcome of the request is the last in the list that one of its policies has. If a
+// policy denies the request with 503 or by a ban, others may have no outcome.
 //
 // # Metrics
 //
