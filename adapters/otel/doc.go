@@ -25,8 +25,7 @@
 //
 // # Metrics
 //
-// The attributes below are all there are. They contain no key and no part of a
-// request, so no client can add a series.
+// Their attributes contain no key and no part of a request.
 //
 //	ratelimit.decisions          {decision}  counter, by ratelimit.policy and
 //	                                         ratelimit.outcome: one for each policy
@@ -38,8 +37,9 @@
 //	                                         a quota in the store allowed and that left a
 //	                                         tenth of it or less
 //
-// The count of the histogram is the number of decisions by outcome, without those to
-// which no policy applies. All five outcomes of a policy exist from the start, at 0.
+// The count of the histogram is the number of requests by outcome, without those in which
+// no policy has one. In ratelimit.decisions the five outcomes of a policy exist from the
+// start, at 0.
 //
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.
