@@ -57,12 +57,12 @@
 //	                                             call of Redis
 //	ratelimit.redis.local_units     {unit}       counter: units that this server has
 //	                                             granted alone
-//	ratelimit.redis.reported_units  {unit}       counter: of these, those that were
+//	ratelimit.redis.reported_units  {unit}       counter: of local_units, those that were
 //	                                             charged in Redis later
-//	ratelimit.redis.lost_units      {unit}       counter: of these, those that were given up:
+//	ratelimit.redis.lost_units      {unit}       counter: of local_units, those given up:
 //	                                             too many keys had some, or the store was
 //	                                             closed
-//	ratelimit.redis.instances       {server}     gauge: servers that share the limits, as
+//	ratelimit.redis.instances       {server}     gauge: stores that share the limits, as
 //	                                             counted last; 0 before the first count
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state of a server's breaker and
 //	                                             0 for the others, added for stores that
