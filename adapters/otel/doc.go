@@ -74,12 +74,12 @@
 //
 // # Span attributes
 //
-// If a policy applies, the current span of the request, if it is recorded, gets three
-// attributes: ratelimit.outcome; ratelimit.policy, the policy that the outcome comes
-// from (of several the one closest to its limit); and ratelimit.remaining, that
-// policy's remaining units, unless its limit was not asked, as for a ban. If a request
-// passes several limiters, the last one in which a policy applies overwrites the first
-// two, and ratelimit.remaining if it has that.
+// If a policy has an outcome, the current span of the request, if it is recorded, gets
+// attributes: ratelimit.outcome; ratelimit.policy, a policy that the outcome comes from
+// (as a rule the one closest to its limit); and ratelimit.remaining, that policy's
+// remaining units, unless its limit was not asked, as for a ban. If several limiters
+// have the same span, the last one with an outcome overwrites the first two, and
+// ratelimit.remaining if it has that.
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their
