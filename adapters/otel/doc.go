@@ -17,8 +17,7 @@
 //	shadow_denied  a shadow policy would have denied it
 //	delayed        the request is allowed after a delay of this policy
 //	degraded       the policy could not be decided as configured; see its OnFailure
-//	denied         the policy denies it, in the store or on this server, or an
-//	               override bans the key
+//	denied         the policy denies it, in the store, on this server or by a ban
 //
 // The outcome of the request is the last in the list that one of its policies has. If a
 // policy denies the request with 503 or by a ban, others may have no outcome.
@@ -37,8 +36,8 @@
 //	                                         a quota in the store allowed and that left a
 //	                                         tenth of it or less
 //
-// The count of the histogram is the number of requests by outcome, without those in which
-// no policy has one. In ratelimit.decisions the five outcomes of a policy exist from the
+// The count of the histogram is the number of decisions by outcome, without those in
+// which no policy has one. In ratelimit.decisions the five outcomes of a policy exist from the
 // start, at 0.
 //
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
