@@ -7,30 +7,24 @@
 //
 // Serve metrics that are scraped, such as Prometheus's /metrics, outside the limiter:
 // on another port, as examples/metrics does, or outside the handlers that the limiter
-// wraps. Otherwise scrapes are rate limited too.
+// wraps. Otherwise scrapes may be rate limited too.
 //
 // # Outcomes
 //
-// A policy that applies to a request has one outcome, the last in this list that holds:
+// A policy that limits a request has an outcome, the last in this list that holds:
 //
 //	allowed        the policy allows the request; others may deny it
 //	shadow_denied  a shadow policy would have denied it
 //	delayed        the request is allowed after a delay of this policy
-//	degraded       the policy could not be decided as configured and followed its
-//	               OnFailure: decided on this server's state, allowed, or
-//	               denied with 503
-//	denied         the policy denies it, in the store or on this server: 429; or an
-//	               override bans the key: Config.BanStatus
+//	degraded       the policy could not be decided as configured; see its OnFailure
+//	denied         the policy denies it, in the store, on this server or by a ban
 //
-// The outcome of the request is the last in the list that one of its policies has. So
-// denials are counted during an outage too, and counts of shadow policies are free of
-// outages. If a policy denies the request with 503 or by a ban, others may have no
-// outcome.
+// The outcome of the request is the last in the list that one of its policies has. If a
+// policy denies the request with 503 or by a ban, others may have no outcome.
 //
 // # Metrics
 //
-// The attributes below are all there are. They contain no key and no part of a
-// request, so no client can add a series.
+// Their attributes contain no key and no part of a request.
 //
 //	ratelimit.decisions          {decision}  counter, by ratelimit.policy and
 //	                                         ratelimit.outcome: one for each policy
@@ -42,8 +36,9 @@
 //	                                         a quota in the store allowed and that left a
 //	                                         tenth of it or less
 //
-// The count of the histogram is the number of decisions by outcome, without those to
-// which no policy applies. All five outcomes of a policy exist from the start, at 0.
+// The count of the histogram is the number of decisions by outcome, without those in
+// which no policy has one. In ratelimit.decisions the five outcomes of a policy exist from the
+// start, at 0.
 //
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.
@@ -61,12 +56,12 @@
 //	                                             call of Redis
 //	ratelimit.redis.local_units     {unit}       counter: units that this server has
 //	                                             granted alone
-//	ratelimit.redis.reported_units  {unit}       counter: of these, those that were
+//	ratelimit.redis.reported_units  {unit}       counter: of local_units, those that were
 //	                                             charged in Redis later
-//	ratelimit.redis.lost_units      {unit}       counter: of these, those that were given up:
+//	ratelimit.redis.lost_units      {unit}       counter: of local_units, those given up:
 //	                                             too many keys had some, or the store was
 //	                                             closed
-//	ratelimit.redis.instances       {server}     gauge: servers that share the limits, as
+//	ratelimit.redis.instances       {server}     gauge: stores that share the limits, as
 //	                                             counted last; 0 before the first count
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state of a server's breaker and
 //	                                             0 for the others, added for stores that
@@ -78,12 +73,12 @@
 //
 // # Span attributes
 //
-// If a policy applies, the current span of the request, if it is recorded, gets three
-// attributes: ratelimit.outcome; ratelimit.policy, the policy that the outcome comes
-// from (of several the one closest to its limit); and ratelimit.remaining, that
-// policy's remaining units, unless its limit was not asked, as for a ban. If a request
-// passes several limiters, the last one in which a policy applies overwrites the first
-// two, and ratelimit.remaining if it has that.
+// If a policy has an outcome, the current span of the request, if it is recorded, gets
+// attributes: ratelimit.outcome; ratelimit.policy, a policy that the outcome comes from
+// (as a rule the one closest to its limit); and ratelimit.remaining, that policy's
+// remaining units, unless its limit was not asked, as for a ban. If several limiters
+// have the same span, the last one with an outcome overwrites the first two, and
+// ratelimit.remaining if it has that.
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their

@@ -6,10 +6,9 @@
 //	}}
 //	err := partner.Do(ctx, call)
 //
-// [Wait] waits for a turn, and [Turns] keeps the store and the charges in one value. Turns come in
-// the order in which callers ask, over all processes that share the store, and no caller passes that
-// the limit would deny. They are for calls that a program makes; a server that limits its clients does
-// not need them.
+// [Wait] waits for a turn, and [Turns] keeps the store and the charges in one value. All processes
+// that share the store take turns, as a rule in the order in which callers ask. They are for calls
+// that a program makes; a server that limits its clients does not need them.
 package turns
 
 // Where to change what: turns.go is the value, wait.go the queue, and sleep.go sleeps to a tenth of a

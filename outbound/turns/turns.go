@@ -8,15 +8,14 @@ import (
 
 // Turns are the turns that all callers of some limits take, in all processes that
 // share the store. It is a value with the arguments of [Wait]; any number of
-// goroutines may share it. A Turns without a store panics. Without charges every
-// turn comes at once.
+// goroutines may share it. Without charges no turn has to wait.
 type Turns struct {
-	Store gcra.Store
+	Store gcra.Store // required
 
-	// Charges are the limits that a turn is charged to: all or none. Cost is the
-	// units of a turn; 0 means 1. How long they wait is as in [Wait]. The charges are only
-	// read, and must not change while in use. If the partner counts in windows, let
-	// Burst + Count be what it allows, or with a store of package slidinglog Count alone.
+	// Charges are the limits that a turn is charged to. Cost is the units of a turn; 0
+	// means 1. How long they wait is as in [Wait]. The charges are only read, and must not
+	// change while in use. If the partner counts in windows, let Burst + Count be what it
+	// allows, or with a store of package slidinglog Count alone.
 	Charges []gcra.Charge
 }
 
@@ -34,9 +33,9 @@ func (t Turns) Wait(ctx context.Context) error {
 	return Wait(ctx, t.Store, t.Charges...)
 }
 
-// Try takes a turn that has come, and never waits for one. If there is none, or
-// others are in the queue, it returns a [*WaitError] at once and nothing is
-// charged. Other errors are those of Wait.
+// Try takes a turn that has come, and does not wait for one. If there is none, or
+// others are in the queue, it returns a [*WaitError] and charges nothing. Other errors
+// are those of Wait.
 func (t Turns) Try(ctx context.Context) error {
 	w := waiter{ctx: ctx, store: t.Store, charges: t.Charges}
 	return w.try()

@@ -41,36 +41,30 @@ func (e *WaitError) Error() string {
 // Is makes errors.Is(err, ErrWouldWait) true.
 func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
-// RetryAfter is how long until the same call, with the same patience, is not denied, if no
-// other caller comes first. It is 0 when Never.
+// RetryAfter is how long to wait before the same call again, with the same patience: as a
+// rule it then gets a turn, if no other caller comes first. It is 0 when Never.
 func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience, 0) }
 
 // Wait takes the charges and returns when their turn comes. Many processes can
-// take turns on one limit: with Limit{Count: 1, Per: time.Second}, their turns are
-// a second apart. [Turns] has the store and the charges in one value.
+// take turns on one limit: with Limit{Count: 1, Per: time.Second}, they take one
+// a second. [Turns] has the store and the charges in one value.
 //
-// A caller that has to wait reserves a slot and sleeps until then, so slots go to
-// callers in the order of their calls, over all processes, without polling. The
-// slot is that of the charge that has to wait longest; all are taken or none. The
-// charges are only read: goroutines may share them.
+// A caller that has to wait reserves a slot behind those reserved before, by all
+// processes, and sleeps until then, without polling. The slot is that of the charge
+// that has to wait longest. The charges are only read: goroutines may share them.
 //
-// A charge may wait for up to its MaxDelay, which is the same for all callers of a
+// A charge may wait for up to its MaxDelay, which must be the same for all callers of a
 // limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means 366 days
-// in both. The context's deadline bounds them, less half of the limit's Interval (at least
-// 50 ms, at most a tenth of the patience), in which the turn comes if other callers are
-// late. If the slot would come later, Wait returns a [*WaitError], as a rule
-// at once and with nothing charged. For this, MaxWait and the deadline end a round trip to the
-// store earlier. An error of the store is returned at once too: the turn has not come. If other
-// callers are late, a turn may come up to 50 ms after MaxWait, and up to G (see below) after
-// MaxDelay.
+// in both. The context's deadline bounds them too, less some time for the store's answer and
+// for other callers that are late. If the slot would come later, Wait returns a
+// [*WaitError], as a rule at once and with nothing charged. If other callers are late, or
+// the state is lost, a turn may come after MaxDelay, and a little after MaxWait. An error of
+// the store is returned too: the turn has not come.
 //
-// It never returns early. If it returns late, the next caller may follow that much
-// sooner: usually a tenth of a millisecond on Linux if the machine is not busy, elsewhere
-// as late as timers are.
+// If Wait returns late, the next caller may follow that much sooner.
 //
-// A caller whose context ends while it sleeps returns at once with an error that wraps
-// the context's and says when its turn is. Its slot stays taken, because later callers
-// have theirs.
+// A caller whose context ends while it sleeps gets an error that wraps the context's and
+// says when its turn is. Its slot stays taken, because later callers have theirs.
 //
 // # Lost state
 //
@@ -82,23 +76,16 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // If that is denied, the caller reserves a new slot.
 //
 // The bucket of the calls delays by at most G, the larger of half of the limit's
-// Interval and 50 ms. Wait returns nil only after a charge on it and the delay. So, with
-// the burst B and the Interval T, an interval of length D has at most, if none is late,
-//
-//	B + D/T              turns, whatever the queue says
-//	B + D/T + B + G/T    turns, if the state is lost once in it
-//
-// After a loss, that bucket is full; of the turns granted before, only those delayed
-// into the next G remain. With T of 50 ms or more a loss adds at most B + 1 turns,
-// however long the queue is. In the same way, a process that has slept through its slot
-// does not add to the turns of others.
+// Interval and 50 ms. After a loss it is full; of the turns granted before, only those
+// delayed into the next G remain. So a loss adds about a burst, and what the limit
+// allows in G, however long the queue is.
 //
 // # Cost
 //
 // Without a queue a turn costs one Take with two charges for each limit. In a queue
 // it costs three Takes as a rule: a denial, the slot, and the charge when the slot comes. The
 // store of package redisstore may answer the denial from its cache, and send Takes of the
-// same moment in one batch. While a store does not answer, no turn comes.
+// same moment in one batch.
 //
 // A turn cannot be given back: Store.Refund and [gcra.Reset] with the same charges only
 // shorten the queue.

@@ -10,7 +10,7 @@
 // player.go decides; meter.go, top.go and timeline.go count; report.go, chart.go and
 // progress.go print, and rewrite.go writes policies.
 //
-// It takes less than 200 MB for logs of any length.
+// Its memory is bounded, however long the logs are.
 package replay
 
 import (
