@@ -1,5 +1,5 @@
-// Package fleet lets operators change limits while servers run: overrides and bans that the
-// command ratelimit keeps in Redis hold on every server within five seconds.
+// Package fleet lets operators change limits while servers run: each server follows the
+// overrides and bans that the command ratelimit keeps in Redis.
 //
 //	overrides, err := fleet.New(ctx, fleet.Config{Client: client})
 //	router.Use(ratelimit.New(ratelimit.Config{Store: store, Override: overrides.Find}, policies...))
