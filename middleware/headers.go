@@ -25,7 +25,7 @@ const (
 	//
 	//	RateLimit-Limit: 100          the burst, or Count of a quota
 	//	RateLimit-Remaining: 42       units left
-	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 the same as Retry-After
+	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 or 403 the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
 	// Of a quota w is the length of the current period, and Reset the time until it ends.
