@@ -29,8 +29,8 @@ const (
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
 	// Of a quota w is the length of the current period, and Reset the time until it ends.
-	// The fields describe the policy with the fewest units left or, on a denial, the
-	// denying policy with the longest wait. A denial that no wait helps has no
+	// The fields describe the policy with the fewest units left or, if policies deny, that
+	// of these with the longest wait. A denial that no wait helps has no
 	// Retry-After and of these fields at most RateLimit-Policy: a client may take Reset
 	// for the time of a retry. A period that is not whole seconds is written in
 	// whole seconds: 10 in 100 ms is 100;w=1.
