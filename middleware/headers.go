@@ -37,7 +37,7 @@ const (
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of
-	// draft-ietf-httpapi-ratelimit-headers-11, two lists of all policies that
+	// draft-ietf-httpapi-ratelimit-headers-11, two lists of the policies that
 	// were decided:
 	//
 	//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
