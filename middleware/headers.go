@@ -44,10 +44,9 @@ const (
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
 	// r is the units left, and t the seconds after which there are more, an estimate with
-	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. A
-	// denial has no t for policies that allowed the request; t of one that denied is its own
-	// wait, and Retry-After the longest.
-	// Together with HeadersDraft6, RateLimit-Policy has this form.
+	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. If
+	// policies deny, t of each of these is its own wait, and others have none. Together with
+	// HeadersDraft6, RateLimit-Policy has this form.
 	HeadersDraft11
 
 	// HeadersXRateLimit writes the fields in use before the drafts,
