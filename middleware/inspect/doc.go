@@ -8,9 +8,9 @@
 // It shows the policies in force, what each counts by, their decisions of the last 15
 // minutes, the subjects denied most, and the state of the store. Policies with the most
 // denials come first; the page opens the first five. It looks up a subject, which is what a
-// policy's Key returns ("ip:192.0.2.7"): the remaining units in each policy, and when
-// its bucket is full. And it resets a subject, which fills its buckets. Other servers
-// on the same Redis notice a reset after their DenialTTL at most.
+// policy's Key returns ("ip:192.0.2.7"): where the limit is known, the remaining units and
+// when the bucket is full. And it resets a subject, which fills its buckets in the policies
+// that are chosen. Other servers on the same Redis may take their DenialTTL to notice it.
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to
 // ?format=json, or to an Accept field with application/json and without text/html. It looks up a
