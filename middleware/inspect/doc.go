@@ -12,13 +12,12 @@
 // when the bucket is full. And it resets a subject, which fills its buckets in the policies
 // that are chosen. Other servers on the same Redis may take their DenialTTL to notice it.
 //
-// The page needs no JavaScript and loads nothing. It responds with JSON to
-// ?format=json, or to an Accept field with application/json and without text/html. It looks up a
-// subject with ?subject=ip:192.0.2.7, and resets it with a POST of the fields subject
-// and policy (one or several). The response to a reset is a redirect to the subject,
-// with a line of text for programs that do not follow it. The response to a mistake is
-// a line of text too; a reset that is rejected or fails is shown on the page or in the JSON
-// if the client prefers that. Links and forms are
+// The page needs no JavaScript and loads nothing. It responds with JSON to ?format=json
+// or, without a format, to an Accept field with application/json and without text/html. It
+// looks up a subject with ?subject=ip:192.0.2.7, and resets it with a POST of a URL-encoded
+// form with subject and policy (one or several). The response to a reset is a redirect to
+// the subject, with a line of text for programs that do not follow it. The response to a
+// mistake is a line of text or, of a reset, may be the page or JSON. Links and forms are
 // relative to the path of the page, with or without [http.StripPrefix]; all paths that
 // lead to the page show the same.
 //
