@@ -34,9 +34,8 @@
 // # What is kept, and for how long
 //
 // Counts of decisions are kept by policy, in steps of 15 seconds for 15 minutes. So are
-// the kinds of keys, a word of at most 16 characters before the colon ("ip", "sub"), at
-// most 8 by policy: a key function is not asked what it counts by. A key of your own
-// without such a word is "other" in the JSON. Subjects are kept only if they were denied,
+// the kinds of keys, the lower-case word before a colon ("ip", "sub") of at most 16
+// characters, at most 8 by policy: a key function is not asked what it counts by. Subjects are kept only if they were denied,
 // or a shadow would have denied them, by policy: at most 64 in each 3 minutes, each cut to
 // 512 bytes. They leave the page within 18 minutes, and the memory with the next decision
 // or view of the page after that. Of the errors of degraded decisions the last one is
