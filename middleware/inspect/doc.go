@@ -40,9 +40,8 @@
 // 512 bytes. They leave the page within 18 minutes, and the memory with the next decision
 // or view of the page after that. Of the errors of degraded decisions the last one is
 // kept, and shown for 15 minutes. Nothing is written to disk, and a restart loses
-// everything. A policy that denies addresses takes up to about 44 kB, and any policy a
-// quarter of a megabyte at most, whatever clients do. A subject that is looked up is part
-// of the URL, and so perhaps of an access log.
+// everything. A policy takes a quarter of a megabyte at most, whatever clients do. A
+// subject that is looked up is part of the URL, and so perhaps of an access log.
 //
 // Denials of a subject are counted by Space-Saving (Metwally, Agrawal, El Abbadi:
 // Efficient computation of frequent and top-k elements in data streams, 2005) with 64
