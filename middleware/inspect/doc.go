@@ -47,7 +47,7 @@
 // Efficient computation of frequent and top-k elements in data streams, 2005) with 64
 // counters for each 3 minutes. The page shows up to eight subjects of a policy. Counts are
 // exact while fewer than 64 subjects are denied in 3 minutes. Otherwise two bounds may be
-// shown, which differ by at most one 64th of the policy's denials.
+// shown.
 //
 // Counts are of this process only. Remaining units are those of the store.
 package inspect
