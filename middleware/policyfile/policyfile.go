@@ -34,8 +34,8 @@
 // # The file
 //
 // The file is YAML: a mapping with one field, policies, an ordered list. A policy
-// has these fields. Required are name, key, and limit or plans. The other fields
-// have the meaning that they have in [middleware.Policy]:
+// has these fields; see also [middleware.Policy]. Required are name, key, and limit or
+// plans.
 //
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
