@@ -54,8 +54,8 @@
 //	max_debt   a whole number from 0, in decimal digits
 //	on_failure local, open or closed
 //
-// Requests with an unlisted plan, or none, get limit, or the slowest plan if there
-// is no limit. So no request is unlimited because a plan was forgotten.
+// Requests with an unlisted plan get limit, or the slowest plan if there is no limit.
+// So no request is unlimited because a plan was forgotten.
 //
 // The file is read strictly. Unknown and repeated names, missing values and values that
 // are not valid are errors. The first hundred are reported, each with its line and column
