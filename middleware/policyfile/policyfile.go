@@ -57,12 +57,12 @@
 // Requests with an unlisted plan get limit, or the slowest plan if there is no limit.
 // So no request is unlimited because a plan was forgotten.
 //
-// The file is read strictly. Unknown and repeated names, missing values and values that
-// are not valid are errors. The first hundred are reported, each with its line and column
-// (in characters, from 1). Text that is not YAML is one error. Anchors, aliases and tags
-// are not supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens
-// (words, values, comments and marks such as ":", "-", "[" and ","), enough for 250
-// policies of 15 fields or 10,000 short subjects of overrides.
+// The file is read strictly. Unknown fields and functions, repeated names, missing values
+// and values that are not valid are errors. The first hundred are reported, each with its
+// line and column. If the text is not YAML, that is one error. Anchors, aliases and
+// tags are not supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens
+// (words, values, comments and marks such as ":", "-", "[" and ","), enough for 250 usual
+// policies or 10,000 short subjects of overrides.
 //
 // # Overrides
 //
