@@ -74,10 +74,8 @@
 // is an address or a network, and matches the keys of package keyfunc's address
 // functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
 // "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
-// and a longer network over a shorter one. Networks do not match keys that
-// keyfunc.Join has joined. Anonymous requests have no override. For each request a
-// policy with overrides makes one look-up in a map, and for an address at most one more for
-// each length of its networks.
+// and a longer prefix over a shorter one. Networks do not match keys that
+// keyfunc.Join has joined. A file has no overrides of anonymous requests.
 package policyfile
 
 import (
