@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Watch reloads the limiter's policies whenever the file at path changes, until
+// Watch reloads the limiter's policies when the contents of the file at path change, until
 // the context ends. It logs reloads and mistakes to [slog.Default]. It is shorthand for
 // [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
