@@ -35,13 +35,14 @@
 //
 // Counts of decisions are kept by policy, in steps of 15 seconds for 15 minutes. So are
 // the kinds of keys, the lower-case word before a colon ("ip", "sub") of at most 16
-// characters, at most 8 by policy: a key function is not asked what it counts by. Subjects are kept only if they were denied,
-// or a shadow would have denied them, by policy: at most 64 in each 3 minutes, each cut to
-// 512 bytes. They leave the page within 18 minutes, and the memory with the next decision
-// or view of the page after that. Of the errors of degraded decisions the last one is
-// kept, and shown for 15 minutes. Nothing is written to disk, and a restart loses
-// everything. A policy takes a quarter of a megabyte at most, whatever clients do. A
-// subject that is looked up is part of the URL, and so perhaps of an access log.
+// characters, at most 8 by policy: a key function is not asked what it counts by. Subjects
+// are kept only if they were denied, or a shadow would have denied them, by policy: at
+// most 64 in each 3 minutes, each cut to 512 bytes. They leave the page within 18 minutes,
+// and the memory with the next decision or view of the page after that. Of the errors of
+// degraded decisions the last one is kept, and shown for 15 minutes. Nothing is written to
+// disk, and a restart loses everything. A policy takes a quarter of a megabyte at most,
+// whatever clients do. A subject that is looked up is part of the URL, and so perhaps of
+// an access log.
 //
 // Denials of a subject are counted by Space-Saving (Metwally, Agrawal, El Abbadi:
 // Efficient computation of frequent and top-k elements in data streams, 2005) with 64
