@@ -55,7 +55,7 @@ const (
 	// GitHub's, send a Unix time instead.
 	HeadersXRateLimit
 
-	// HeadersNone, alone, writes none of these fields. Denials still have Retry-After.
+	// HeadersNone, alone, writes none of these fields. Denials still have Retry-After if a wait helps.
 	HeadersNone
 
 	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone
