@@ -17,8 +17,8 @@ const (
 	// FailOpen lets the request pass this policy.
 	FailOpen
 
-	// FailClosed denies the request, unless the policy is a Shadow. The status is 503 Service
-	// Unavailable, or that of a ban by another policy.
+	// FailClosed denies the request, unless the policy is a Shadow. [Decision.Status] is 503,
+	// or that of a ban by another policy.
 	FailClosed
 )
 

@@ -25,29 +25,28 @@ const (
 	//
 	//	RateLimit-Limit: 100          the burst, or Count of a quota
 	//	RateLimit-Remaining: 42       units left
-	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 the same as Retry-After
+	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 or 403 the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
 	// Of a quota w is the length of the current period, and Reset the time until it ends.
-	// The fields describe the policy with the fewest units left or, on a denial, the
-	// denying policy with the longest wait. A denial that no wait helps has no
+	// The fields describe the policy with the fewest units left or, if policies deny, that
+	// of these with the longest wait. A denial that no wait helps has no
 	// Retry-After and of these fields at most RateLimit-Policy: a client may take Reset
 	// for the time of a retry. A period that is not whole seconds is written in
 	// whole seconds: 10 in 100 ms is 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of
-	// draft-ietf-httpapi-ratelimit-headers-11, two lists of all policies that
+	// draft-ietf-httpapi-ratelimit-headers-11, two lists of the policies that
 	// were decided:
 	//
 	//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
 	// r is the units left, and t the seconds after which there are more, an estimate with
-	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. A
-	// denial has no t for policies that allowed the request; t of one that denied is its own
-	// wait, and Retry-After the longest.
-	// Together with HeadersDraft6, RateLimit-Policy has this form.
+	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. If
+	// policies deny, t of each of these is its own wait, and others have none. Together with
+	// HeadersDraft6, RateLimit-Policy has this form.
 	HeadersDraft11
 
 	// HeadersXRateLimit writes the fields in use before the drafts,
@@ -56,7 +55,7 @@ const (
 	// GitHub's, send a Unix time instead.
 	HeadersXRateLimit
 
-	// HeadersNone, alone, writes none of these fields, only Retry-After.
+	// HeadersNone, alone, writes none of these fields. Denials still have Retry-After if a wait helps.
 	HeadersNone
 
 	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone

@@ -134,8 +134,8 @@ func claim(r *http.Request) (*http.Request, *requestState) {
 // WithRoute returns a copy of the request for a limiter. Its Pattern is the route that
 // will serve the request, in the syntax of a ServeMux, or "" if the route is not known.
 // It carries c, a framework's own context, for the key functions of that framework's
-// adapter; a nil c leaves what the request carries. The [Limiter.Allow] that gets it first
-// keeps its Decision in the same copy, and makes none of its own.
+// adapter; a nil c leaves what the request carries. The first [Limiter.Allow] or
+// [Limiter.Admit] that gets the copy keeps its Decision in it.
 func WithRoute(r *http.Request, pattern string, c any) *http.Request {
 	r, s := withState(r, c)
 	r.Pattern = pattern

@@ -1,5 +1,5 @@
-// Package fleet lets operators change limits while servers run: overrides and bans that the
-// command ratelimit keeps in Redis hold on every server within five seconds.
+// Package fleet lets operators change limits while servers run: each server follows the
+// overrides and bans that the command ratelimit keeps in Redis.
 //
 //	overrides, err := fleet.New(ctx, fleet.Config{Client: client})
 //	router.Use(ratelimit.New(ratelimit.Config{Store: store, Override: overrides.Find}, policies...))
@@ -69,7 +69,7 @@ type override struct {
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
 // change every two seconds. The error is about the Config. If Redis does not answer, New logs
-// that and returns after a second at most, without an error and without overrides.
+// that and returns after about a second, without an error and without overrides.
 func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	if iface.IsNil(cfg.Client) {
 		return nil, errors.New("fleet: Client is nil; want that of the Redis to which the command ratelimit writes")

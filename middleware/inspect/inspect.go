@@ -35,7 +35,7 @@ type Inspector struct {
 // limiter's and counts the decisions of both. The Inspector observes the limiters as long as they live (see
 // [middleware.Limiter.Observe]), so create one and keep it.
 //
-// New returns an error that names every mistake: no [Config.Authorize], no limiters, a
+// New returns an error that names the mistakes: no [Config.Authorize], no limiters, a
 // limiter that is nil or repeated, limiters with different stores.
 func New(cfg Config, limiters ...*middleware.Limiter) (*Inspector, error) {
 	return newAt(time.Now, cfg, limiters)

@@ -113,8 +113,8 @@ func TestSketchKeepsNoRequest(t *testing.T) {
 	}
 }
 
-// The package comment's bounds: about 44 kB for a policy whose subjects are addresses,
-// 232 kB whatever clients do.
+// A policy whose subjects are addresses takes about 44 kB, and any policy 232 kB: the bound of the
+// package comment.
 func TestSeriesIsBounded(t *testing.T) {
 	fixed := unsafe.Sizeof(series{}) + uintptr(steps)*unsafe.Sizeof(slot{}) + panes*unsafe.Sizeof(sketch{}) +
 		maxRecent*(unsafe.Sizeof(gcra.Limit{})+unsafe.Sizeof(kinds{})+2*unsafe.Sizeof(int64(0)))

@@ -180,7 +180,13 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 		case len(limits) == 0:
 			return requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", name))
 		}
-		resets = append(resets, policies[k].Charge(subject, limits[0]))
+
+		// Rates share a bucket, which a reset by any of them fills; each calendar has its own.
+		for j, l := range limits {
+			if !slices.ContainsFunc(limits[:j], func(other gcra.Limit) bool { return other.Calendar() == l.Calendar() }) {
+				resets = append(resets, policies[k].Charge(subject, l))
+			}
+		}
 	}
 
 	for _, c := range resets {

@@ -314,6 +314,33 @@ func TestSubjectInDebt(t *testing.T) {
 	}
 }
 
+// Where requests have shown limits of several calendars, each has a bucket of its own: a
+// reset fills them all.
+func TestResetOfSeveralCalendars(t *testing.T) {
+	plan := func(r *http.Request) gcra.Limit {
+		switch who, _ := who(r); who {
+		case "daily":
+			return gcra.Quota(9, gcra.Daily)
+		case "monthly":
+			return gcra.Quota(50, gcra.Monthly)
+		}
+		return five
+	}
+
+	s := newScene(t, middleware.Policy{Name: "plan", Key: who, LimitFor: plan})
+	for _, subject := range []string{"daily", "monthly", "rate"} {
+		s.ask(3, subject, "/")
+	}
+	for _, subject := range []string{"daily", "monthly", "rate"} {
+		if w := s.send(post("subject=" + subject + "&policy=plan")); w.Code != http.StatusSeeOther {
+			t.Errorf("reset of %s: got %d %s; want 303", subject, w.Code, w.Body)
+		}
+		if got := s.left(subject); got != "plan 50/50, plan 9/9, plan 5/5" {
+			t.Errorf("%s after a reset: got %q; want full buckets", subject, got)
+		}
+	}
+}
+
 // A reset also clears delayed requests (MaxDelay).
 func TestResetQueue(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "slow", Key: who, Limit: five, MaxDelay: time.Minute})

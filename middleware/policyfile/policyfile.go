@@ -34,8 +34,8 @@
 // # The file
 //
 // The file is YAML: a mapping with one field, policies, an ordered list. A policy
-// has these fields. Required are name, key, and limit or plans. The other fields
-// have the meaning that they have in [middleware.Policy]:
+// has these fields; see also [middleware.Policy]. Required are name, key, and limit or
+// plans.
 //
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
@@ -54,30 +54,28 @@
 //	max_debt   a whole number from 0, in decimal digits
 //	on_failure local, open or closed
 //
-// Requests with an unlisted plan, or none, get limit, or the slowest plan if there
-// is no limit. So no request is unlimited because a plan was forgotten.
+// Requests with an unlisted plan get limit, or the slowest plan if there is no limit.
+// So no request is unlimited because a plan was forgotten.
 //
-// The file is read strictly. Unknown and repeated names, missing values and values that
-// are not valid are errors. The first hundred are reported, each with its line and column
-// (in characters, from 1), which tabs and blanks at the end of a line may shift. Text that
-// is not YAML is one error. Anchors, aliases and tags are not supported. A file has at most
-// 512 KiB, 4000 fields and 24,000 YAML tokens (words, values, comments and marks such as
-// ":", "-", "[" and ","), enough for 250 policies of 15 fields or 10,000 short subjects of
-// overrides.
+// The file is read strictly. Unknown fields and functions, repeated names, missing values
+// and values that are not valid are errors. The first hundred are reported, each with its
+// line and column. If the text is not YAML, that is one error. Anchors, aliases and
+// tags are not supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens
+// (words, values, comments and marks such as ":", "-", "[" and ","), enough for 250 usual
+// policies or 10,000 short subjects of overrides.
 //
 // # Overrides
 //
-// A request whose key is a subject gets the limit of that override, whatever its plan;
-// with the limit none the policy does not limit it. A subject is a whole key, as the
+// A request whose key is a subject gets the limit of that override, whatever its plan,
+// unless [middleware.Config] has an Override of the key; with the limit none the policy
+// does not limit it. A subject is a whole key, as the
 // policy's key function returns it: "sub:alice", or with keyfunc.JWTSubject
 // "sub:https://login.example.com|alice". Write it in quotes. One that begins with "ip:"
 // is an address or a network, and matches the keys of package keyfunc's address
 // functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
 // "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
-// and a longer network over a shorter one. Networks do not match keys that
-// keyfunc.Join has joined. Anonymous requests have no override. For each request a
-// policy with overrides makes one look-up in a map, and for an address at most one more for
-// each length of its networks.
+// and a longer prefix over a shorter one. Networks do not match keys that
+// keyfunc.Join has joined. A file has no overrides of anonymous requests.
 package policyfile
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Watch reloads the limiter's policies whenever the file at path changes, until
+// Watch reloads the limiter's policies when the contents of the file at path change, until
 // the context ends. It logs reloads and mistakes to [slog.Default]. It is shorthand for
 // [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
@@ -27,10 +27,10 @@ type Watcher struct {
 	Funcs   Funcs
 	Limiter *middleware.Limiter
 
-	// OnReload is called with nil after each reload, such as the first of Run, and with
-	// the error of [Load] or of the limiter after a failure that lasts, or of a call of
-	// Reload. Calls do not overlap; they must not use the Watcher. If OnReload is nil,
-	// reloads and mistakes are logged to [slog.Default], one line each.
+	// OnReload is called with nil after each reload, and with the error of [Load] or of the
+	// limiter after a failure that lasts, or of a call of Reload. Calls do not overlap; they
+	// must not use the Watcher. If OnReload is nil, reloads and mistakes are logged to
+	// [slog.Default], one line each.
 	OnReload func(error)
 
 	mu   sync.Mutex // orders reloads: an older file never replaces a newer one
