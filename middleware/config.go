@@ -29,12 +29,11 @@ type Config struct {
 	Headers Headers
 
 	// Deny writes the response to a denied request, in place of the default, a
-	// problem+json of RFC 9457. RateLimit fields, Retry-After and Cache-Control are
-	// set already, and fields that would let a cache store it (ETag, Expires,
+	// problem+json of RFC 9457. Fields such as Retry-After and Cache-Control are set
+	// already, and fields that would let a cache store it (ETag, Expires,
 	// CDN-Cache-Control and the like) are removed; [Decision.Status] is the status
-	// to write. If Deny writes nothing, the default is written and a line goes to
-	// Logger, where the adapter can tell. The writer may be wrapped;
-	// [http.ResponseController] finds the original.
+	// to write. If Deny writes nothing, the default is written, where the adapter can
+	// tell. The writer may be wrapped; [http.ResponseController] finds the original.
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
 	// Observe is called once for each decision, before anything is written and
