@@ -36,8 +36,8 @@ type Config struct {
 	// tell. The writer may be wrapped; [http.ResponseController] finds the original.
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
-	// Observe is called once for each decision, before anything is written and
-	// before the request waits for its Delay. It must not block, and must not change
+	// Observe is called for each decision but those of Peek, before anything is written
+	// and before the request waits for its Delay. It must not block, and must not change
 	// the Decision. [Limiter.Observe] adds more functions.
 	Observe func(*http.Request, *Decision)
 
