@@ -43,8 +43,8 @@ type Config struct {
 
 	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST
 	// requests with the path "/package.Service/Method". A route "/package.Service/*" is
-	// all methods of a service. New and Reload then report routes that are not of this form as
-	// errors, and New a Deny or a BanStatus, which are of HTTP responses. New of
+	// all methods of a service. New and Reload then return an error for a route such as
+	// "GET /login", and New for a Deny or a BanStatus, which are of HTTP responses. New of
 	// adapters/grpc and adapters/connect sets RPC.
 	RPC bool
 
