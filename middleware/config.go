@@ -81,8 +81,8 @@ type Policy struct {
 	// policy has other buckets. Up to 64 printable ASCII characters, unique
 	// within the limiter. Limiters that share a store share a bucket wherever
 	// policy name and key are equal, and of quotas the calendar. So give each limit its
-	// own name: of two rates under one name, the one whose bucket refills in a shorter time
-	// forgets what the other has counted beyond that. Required.
+	// own name: of two rates under one name, one may forget what the other has counted.
+	// Required.
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is anonymous: all
