@@ -109,8 +109,7 @@ type Policy struct {
 
 	// Override returns what is different for a key that is an exception, and true; false
 	// means that the key is none. It gets what Key returned, "" for an anonymous request.
-	// All requests of the key get this limit: it wins over Limit and LimitFor, and may
-	// change over time. If Override panics or returns an invalid limit, the policy follows
+	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics or returns an invalid limit, the policy follows
 	// its OnFailure, with the limit that the key would have without it; if that is
 	// gcra.Unlimited, only FailOpen or a Shadow lets the request pass. Override is also
 	// called outside of requests, by [Limiter.Reset] and package inspect. It must be
