@@ -112,8 +112,8 @@ type Policy struct {
 	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics or returns an invalid limit, the policy follows
 	// its OnFailure, with the limit that the key would have without it; if that is
 	// gcra.Unlimited, only FailOpen or a Shadow lets the request pass. Override is also
-	// called outside of requests, by [Limiter.Reset] and package inspect. It must be
-	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
+	// called outside of requests, as by [Limiter.Reset] and package inspect. It must be
+	// fast, as requests wait for it: look in a map, and fill the map elsewhere.
 	Override func(subject string) (Override, bool)
 
 	override func(policy, subject string) (Override, bool) // Config.Override
