@@ -126,9 +126,9 @@ type Policy struct {
 	// A request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a
 	// route of its own. Otherwise, and where a client fills in what the policy has as
-	// text ("/users/me" on a route "/users/{id}"), it is matched by its path in any
-	// spelling that could lead there. If the route is not known, a parameter at the end
-	// matches all that follows, as in echo: "/users/{id}" matches /users/search and
+	// text ("/users/me" on a route "/users/{id}"), it is matched by its path, also if that
+	// differs in case, slashes or percent-encoding. If the route is not known, a parameter at
+	// the end matches all that follows: "/users/{id}" matches /users/search and
 	// /users/7/posts too.
 	Routes []string
 
