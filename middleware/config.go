@@ -145,9 +145,8 @@ type Policy struct {
 	Shadow bool
 
 	// MaxDelay is the longest time that a request is held back instead of being
-	// denied; 0 means no delay, and 366 days is the most. A quota has none: it denies
-	// until its period ends. A request whose context has an earlier deadline is held
-	// back no longer than that, and otherwise denied at once.
+	// denied; 0 means no delay, and 366 days is the most. A quota has none. If the
+	// request's context has an earlier deadline, that is the longest.
 	MaxDelay time.Duration
 
 	// MaxDebt is how many units more than are left [Decision.Settle] and
