@@ -201,8 +201,7 @@ type Override struct {
 	Name string
 
 	// Banned denies all requests of the key to which the policy applies, with
-	// Config.BanStatus and Retry-After, the time until Until. If Until is zero there is no
-	// Retry-After. A request that is denied so is charged to no policy of the limiter. A
+	// Config.BanStatus and, unless Until is zero, Retry-After. A request that is denied so is charged to no policy of the limiter. A
 	// Shadow bans nobody.
 	Banned bool
 
