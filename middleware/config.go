@@ -221,8 +221,8 @@ const (
 )
 
 // New returns a Limiter for the policies. Its error joins the mistakes that it finds
-// ([errors.Join]), each with what would be right. A mistake in a policy is a
-// [*FieldError], which names the policy and the field.
+// ([errors.Join]). A mistake in a policy is a [*FieldError], which names the policy and the
+// field.
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{cfg: cfg, local: local(cfg.Store, cfg.Instances), log: diag.Log{Logger: cfg.Logger}}
 	ps, errs := l.compile(policies)
