@@ -109,11 +109,12 @@ type Policy struct {
 
 	// Override returns what is different for a key that is an exception, and true; false
 	// means that the key is none. It gets what Key returned, "" for an anonymous request.
-	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics or returns an invalid limit, the policy follows
-	// its OnFailure, with the limit that the key would have without it; if that is
-	// gcra.Unlimited, only FailOpen or a Shadow lets the request pass. Override is also
-	// called outside of requests, as by [Limiter.Reset] and package inspect. It must be
-	// fast, as requests wait for it: look in a map, and fill the map elsewhere.
+	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics
+	// or returns an invalid limit, the policy follows its OnFailure, with the limit that the
+	// key would have without it; if that is gcra.Unlimited, only FailOpen or a Shadow lets
+	// the request pass. Override is also called outside of requests, as by [Limiter.Reset]
+	// and package inspect. It must be fast, as requests wait for it: look in a map, and fill
+	// the map elsewhere.
 	Override func(subject string) (Override, bool)
 
 	override func(policy, subject string) (Override, bool) // Config.Override
@@ -133,8 +134,8 @@ type Policy struct {
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
-	// nothing, and a limit that is used up does not deny it. A negative cost follows OnFailure, for example
-	// an unknown ContentLength, which is -1.
+	// nothing, and a limit that is used up does not deny it. A negative cost follows
+	// OnFailure, for example an unknown ContentLength, which is -1.
 	Cost func(*http.Request) int64
 
 	// Skip returns true for a request that is exempt from the policy.
@@ -152,9 +153,9 @@ type Policy struct {
 	// MaxDebt is how many units more than are left [Decision.Settle] and
 	// [Decision.Spend] may take; 0 means none. Later requests are denied, or delayed, until
 	// the debt is paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota
-	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366 days, or be at
-	// most the largest quota of the calendar. A limiter that shares the buckets of a rate
-	// needs the same MaxDebt: with a smaller one it may erase debt.
+	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366
+	// days, or be at most the largest quota of the calendar. A limiter that shares the
+	// buckets of a rate needs the same MaxDebt: with a smaller one it may erase debt.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value
@@ -201,8 +202,8 @@ type Override struct {
 	Name string
 
 	// Banned denies all requests of the key to which the policy applies, with
-	// Config.BanStatus and, unless Until is zero, Retry-After. A request that is denied so is charged to no policy of the limiter. A
-	// Shadow bans nobody.
+	// Config.BanStatus and, unless Until is zero, Retry-After. A request that is denied so
+	// is charged to no policy of the limiter. A Shadow bans nobody.
 	Banned bool
 
 	// Until is when the Override ends, by this server's clock: it does not apply from
