@@ -60,10 +60,10 @@ type Config struct {
 	// Logger gets the problems of the set-up, as a rule at most one line in five minutes
 	// for each: for example a function of a policy that fails, a proxy that the keys ignore,
 	// a limiter that runs twice on a request, or a store that fails and does not log that
-	// itself, as redisstore.Store does. A line has a code and a link to its section in docs/troubleshooting.md. At level Debug
-	// Logger gets a line for each decision too, but those of Peek, with the policies that
-	// have denied the request and the subjects, or the hash of one that is long or has no
-	// kind. Nil means [slog.Default].
+	// itself, as redisstore.Store does. A line has a code and a link to its section in
+	// docs/troubleshooting.md. At level Debug Logger gets a line for each decision too, but
+	// those of Peek, with the policies that have denied the request and the subjects, or the
+	// hash of one that is long or has no kind. Nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that
