@@ -30,10 +30,10 @@ type Config struct {
 
 	// Deny writes the response to a denied request, in place of the default, a
 	// problem+json of RFC 9457. Fields such as Retry-After and Cache-Control are set
-	// already, and fields that would let a cache store it (ETag, Expires,
-	// CDN-Cache-Control and the like) are removed; [Decision.Status] is the status
-	// to write. If Deny writes nothing, the default is written, where the adapter can
-	// tell. The writer may be wrapped; [http.ResponseController] finds the original.
+	// already, and others for caches (ETag, Expires, CDN-Cache-Control and the like) are
+	// removed; [Decision.Status] is the status to write. If Deny writes nothing, the
+	// default is written, where the adapter can tell. The writer may be wrapped;
+	// [http.ResponseController] finds the original.
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
 	// Observe is called for each decision but those of Peek, before anything is written
