@@ -29,23 +29,22 @@ type Config struct {
 	Headers Headers
 
 	// Deny writes the response to a denied request, in place of the default, a
-	// problem+json of RFC 9457. RateLimit fields, Retry-After and Cache-Control are
-	// set already, and fields that would let a cache store it (ETag, Expires,
-	// CDN-Cache-Control and the like) are removed; [Decision.Status] is the status
-	// to write. If Deny writes nothing, the default is written and a line goes to
-	// Logger, where the adapter can tell. The writer may be wrapped;
+	// problem+json of RFC 9457. Fields such as Retry-After and Cache-Control are set
+	// already, and others for caches (ETag, Expires, CDN-Cache-Control and the like) are
+	// removed; [Decision.Status] is the status to write. If Deny writes nothing, the
+	// default is written, where the adapter can tell. The writer may be wrapped;
 	// [http.ResponseController] finds the original.
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
-	// Observe is called once for each decision, before anything is written and
-	// before the request waits for its Delay. It must not block, and must not change
+	// Observe is called for each decision but those of Peek, before anything is written
+	// and before the request waits for its Delay. It must not block, and must not change
 	// the Decision. [Limiter.Observe] adds more functions.
 	Observe func(*http.Request, *Decision)
 
 	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST
 	// requests with the path "/package.Service/Method". A route "/package.Service/*" is
-	// all methods of a service. New and Reload then report routes that are not of this form as
-	// errors, and New a Deny or a BanStatus, which are of HTTP responses. New of
+	// all methods of a service. New and Reload then return an error for a route such as
+	// "GET /login", and New for a Deny or a BanStatus, which are of HTTP responses. New of
 	// adapters/grpc and adapters/connect sets RPC.
 	RPC bool
 
@@ -59,12 +58,12 @@ type Config struct {
 	BanStatus int
 
 	// Logger gets the problems of the set-up, as a rule at most one line in five minutes
-	// for each: a function of a policy that fails, a proxy that the keys ignore, a limiter
-	// that runs twice on a request, a store that fails and does not log that itself, as
-	// redisstore.Store does. Each has a code and a link to its section in
-	// docs/troubleshooting.md. At level Debug it gets one line for each decision too, with
-	// the policies that have denied the request and the subjects, or the hash of one that is
-	// long or has no kind. Nil means [slog.Default].
+	// for each: for example a function of a policy that fails, a proxy that the keys ignore,
+	// a limiter that runs twice on a request, or a store that fails and does not log that
+	// itself, as redisstore.Store does. A line has a code and a link to its section in
+	// docs/troubleshooting.md. At level Debug Logger gets a line for each decision too, but
+	// those of Peek, with the policies that have denied the request and the subjects, or the
+	// hash of one that is long or has no kind. Nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that
@@ -82,8 +81,8 @@ type Policy struct {
 	// policy has other buckets. Up to 64 printable ASCII characters, unique
 	// within the limiter. Limiters that share a store share a bucket wherever
 	// policy name and key are equal, and of quotas the calendar. So give each limit its
-	// own name: of two rates under one name, the one whose bucket refills in a shorter time
-	// forgets what the other has counted beyond that. Required.
+	// own name: of two rates under one name, one may forget what the other has counted.
+	// Required.
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is anonymous: all
@@ -110,12 +109,12 @@ type Policy struct {
 
 	// Override returns what is different for a key that is an exception, and true; false
 	// means that the key is none. It gets what Key returned, "" for an anonymous request.
-	// All requests of the key get this limit: it wins over Limit and LimitFor, and may
-	// change over time. If Override panics or returns an invalid limit, the policy follows
-	// its OnFailure, with the limit that the key would have without it; if that is
-	// gcra.Unlimited, only FailOpen or a Shadow lets the request pass. Override is also
-	// called outside of requests, by [Limiter.Reset] and package inspect. It must be
-	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
+	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics
+	// or returns an invalid limit, the policy follows its OnFailure, with the limit that the
+	// key would have without it; if that is gcra.Unlimited, only FailOpen or a Shadow lets
+	// the request pass. Override is also called outside of requests, as by [Limiter.Reset]
+	// and package inspect. It must be fast, as requests wait for it: look in a map, and fill
+	// the map elsewhere.
 	Override func(subject string) (Override, bool)
 
 	override func(policy, subject string) (Override, bool) // Config.Override
@@ -128,15 +127,15 @@ type Policy struct {
 	// A request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a
 	// route of its own. Otherwise, and where a client fills in what the policy has as
-	// text ("/users/me" on a route "/users/{id}"), it is matched by its path in any
-	// spelling that could lead there. If the route is not known, a parameter at the end
-	// matches all that follows, as in echo: "/users/{id}" matches /users/search and
+	// text ("/users/me" on a route "/users/{id}"), it is matched by its path, also if that
+	// differs in case, slashes or percent-encoding. If the route is not known, a parameter at
+	// the end matches all that follows: "/users/{id}" matches /users/search and
 	// /users/7/posts too.
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
-	// nothing, and a limit that is used up does not deny it. A negative cost follows OnFailure, for example
-	// an unknown ContentLength, which is -1.
+	// nothing, and a limit that is used up does not deny it. A negative cost follows
+	// OnFailure, for example an unknown ContentLength, which is -1.
 	Cost func(*http.Request) int64
 
 	// Skip returns true for a request that is exempt from the policy.
@@ -147,17 +146,16 @@ type Policy struct {
 	Shadow bool
 
 	// MaxDelay is the longest time that a request is held back instead of being
-	// denied; 0 means no delay, and 366 days is the most. A quota has none: it denies
-	// until its period ends. A request whose context has an earlier deadline is held
-	// back no longer than that, and otherwise denied at once.
+	// denied; 0 means no delay, and 366 days is the most. A quota has none. If the
+	// request's context has an earlier deadline, that is the longest.
 	MaxDelay time.Duration
 
 	// MaxDebt is how many units more than are left [Decision.Settle] and
 	// [Decision.Spend] may take; 0 means none. Later requests are denied, or delayed, until
 	// the debt is paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota
-	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366 days, or be at
-	// most the largest quota of the calendar. A limiter that shares the buckets of a rate
-	// needs the same MaxDebt: with a smaller one it erases debt.
+	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366
+	// days, or be at most the largest quota of the calendar. A limiter that shares the
+	// buckets of a rate needs the same MaxDebt: with a smaller one it may erase debt.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value
@@ -204,9 +202,8 @@ type Override struct {
 	Name string
 
 	// Banned denies all requests of the key to which the policy applies, with
-	// Config.BanStatus and Retry-After, the time until Until. If Until is zero there is no
-	// Retry-After. A request that is denied so is charged to no policy of the limiter. A
-	// Shadow bans nobody.
+	// Config.BanStatus and, unless Until is zero, Retry-After. A request that is denied so
+	// is charged to no policy of the limiter. A Shadow bans nobody.
 	Banned bool
 
 	// Until is when the Override ends, by this server's clock: it does not apply from
@@ -225,8 +222,8 @@ const (
 )
 
 // New returns a Limiter for the policies. Its error joins the mistakes that it finds
-// ([errors.Join]), each with what would be right. A mistake in a policy is a
-// [*FieldError], which names the policy and the field.
+// ([errors.Join]). A mistake in a policy is a [*FieldError], which names the policy and the
+// field.
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{cfg: cfg, local: local(cfg.Store, cfg.Instances), log: diag.Log{Logger: cfg.Logger}}
 	ps, errs := l.compile(policies)

@@ -25,8 +25,8 @@
 //   - A request that one policy denies costs the others nothing, unless a refund fails or a
 //     reply of the store is lost. So put policies that belong together into one limiter. If a
 //     limiter further in denies the request, the charge of the outer one stays.
-//   - The error of [New] has the mistakes that it finds, and what would be right. Many of those
-//     that only requests show are logged.
+//   - The error of [New] has the mistakes that it finds. Many of those that only requests show
+//     are logged.
 //   - A client that hangs up is charged.
 //   - No response that the limiter writes shows the cause of a failure.
 //   - The ResponseWriter of handlers is not wrapped, so flushing, hijacking and

@@ -31,7 +31,7 @@ func (l *Limiter) checkCalls() {
 
 // calls are the routes that match remote procedure calls: all of them ("/", "/*", "/*path", "/{rest...}"),
 // those of services ("/pkg.*"), of one service, or one of its methods, which is text in each call.
-var calls = regexp.MustCompile(`^(POST[ \t]+)?/([^/]*\*[^/]*|{[^/]*\.\.\.}|[^/{:][^/]*/([^/{:][^/]*(/\*?)?)?)?$`)
+var calls = regexp.MustCompile(`^(POST[ \t]+)?/([^/]*\*[^/]*|{[^/]*\.\.\.}|[^/{:][^/]*/({[^/]*\.\.\.}|[^/{:][^/]*(/(\*|{[^/]*\.\.\.})?)?)?)?$`)
 
 // checkCall returns nil for a route that matches remote procedure calls.
 func checkCall(route string) error {

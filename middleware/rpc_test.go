@@ -28,6 +28,8 @@ func TestRPC(t *testing.T) {
 		"/*path":                     true,
 		"POST /*path":                true,
 		"/{rest...}":                 true,
+		"/pkg.Service/{method...}":   true,
+		"/pkg.Service/M/{rest...}":   true,
 		"/pkg.Service/Method/":       true,
 		"/pkg.Service/Method/*":      true,
 		"/pkg.Service/Method/other":  false,
