@@ -13,7 +13,7 @@
 // A [Limit] says how much may pass: so many units in a time, with a burst, or a [Quota] by
 // calendar. A [Charge] takes units from one limit of one subject. A [Store] keeps the state and
 // decides about several charges at once: it takes all of them or none, with the exceptions of
-// Store.Take. [Memory] is the store in this process; package redisstore has one that servers share.
+// Store.Take. [Memory] is one in this process; package redisstore has one that servers share.
 //
 // # What is promised
 //
