@@ -31,9 +31,9 @@
 //
 // # The algorithm
 //
-// Each key holds one number, its theoretical arrival time (TAT): the moment at
-// which its bucket will be full again. With the emission interval T = Per/Count
-// and a burst of B units, a charge of cost units at the time now is decided so:
+// The key of a rate holds one number, its theoretical arrival time (TAT): the moment
+// at which its bucket will be full again. With T, the [Limit.Interval], and a burst
+// of B units, a charge of cost units at the time now is decided so:
 //
 //	t0  = clamp(tat, now, now + B·T + max(D, debt·T))
 //	new = t0 + cost·T
