@@ -42,8 +42,8 @@
 //
 // D and debt are the longest delay and the largest debt that the limit grants, and W is how
 // long the caller waits, at most D: see [Charge]. A cost above B never passes. What a request
-// has cost in the end may be taken late: that is never denied, and takes as many units of the
-// cost as fit into B·T + debt·T. Late charges and refunds clamp at now + B·T + 366 days: only an
+// has cost in the end may be taken late (see [Charge]): of the cost, as many units as fit into
+// B·T + debt·T. Late charges and refunds clamp at now + B·T + 366 days: only an
 // ordinary charge brings a TAT down to the clamp of its own limit.
 //
 // The clamp bounds the effect of a clock that is set, a changed limit or a damaged value: on a
