@@ -55,8 +55,8 @@
 // # Quotas
 //
 // A [Quota] allows n units in each period of a [Calendar]. It takes the same step with
-// T = 1 tick, B = n, and the end of the current period in place of now: the stored
-// value is that end plus the units used. A value of an earlier period is before the end
+// T = 1 tick, B = n, the largest quota of the calendar as the clamp, and the end of the
+// current period in place of now: the stored value is that end plus the units used. A value of an earlier period is before the end
 // of this one, so the clamp makes it 0. A quota that is lowered forgets nothing.
 //
 // Which period is current is decided by the clock of the store. If that goes back into
