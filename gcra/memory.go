@@ -19,8 +19,8 @@ import (
 // new keys' requests pass. A late charge takes no more than what is left
 // there. A key that gets a slot later begins with a full bucket of its own.
 //
-// Keys are kept as 64-bit hashes under a random seed: two given keys share a
-// bucket with a probability of about 2^-64, and no client can search for such a pair.
+// Keys are kept as 64-bit hashes under a random seed: two given keys have the
+// same with a probability of about 2^-64, and no client can search for such a pair.
 type Memory struct {
 	// Capacity is the most keys held, without the shared buckets; 0 means 1 << 20. Set it
 	// before first use.
