@@ -10,8 +10,8 @@ import (
 
 // A Store keeps the state of every key and takes from it. It is safe for
 // concurrent use. [Memory] is a store, package redisstore has one in Redis;
-// package storetest is the contract that every store passes. Package middleware logs
-// the errors of a store that the store does not log itself, see [LoggedError].
+// package storetest has the contract as tests. Package middleware logs the errors of
+// a store, see [LoggedError].
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is, except for
 	// shadows and late ones (see [Charge]). In Redis an admission may be divided: see
