@@ -14,7 +14,7 @@ import (
 // a store, see [LoggedError].
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is, except for
-	// shadows and late ones (see [Charge]). In Redis an admission may be divided: see
+	// shadows, late ones and peeks (see [Charge]). In Redis an admission may be divided: see
 	// packages redisstore and slidinglog. It is allowed if every charge that is not a shadow
 	// is. Take fills in the Result of every charge, and returns an error only when there is no
 	// decision, as when a charge is not valid (see [Charge]), the context is done, or
