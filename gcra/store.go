@@ -23,8 +23,8 @@ type Store interface {
 	// afterwards the charges may have been taken, once.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
-	// Refund gives back Cost units of every charge, never more than a full bucket;
-	// see [Reset] to give back all of them. It fills in Result with the state that
+	// Refund gives back Cost units of every charge that is no Peek, at most to a full
+	// bucket; see [Reset] to give back all of them. It fills in Result with the state that
 	// follows. Limits and periods must be those of the Take, and all charges
 	// must have been taken, of a late one Result.Taken units: Refund ignores Late, Shadow
 	// and Result.
