@@ -37,8 +37,8 @@ type Store interface {
 // they start from the last known state of a key, if there is one. For other stores middleware makes a [Memory], which starts with
 // full buckets. The store of package redisstore is a LocalStore.
 //
-// A store that wraps a LocalStore needs a Local method of its own: one that
-// embeds the interface Store does not have it.
+// A store that wraps a LocalStore by embedding the interface Store needs a Local
+// method of its own.
 type LocalStore interface {
 	Store
 
