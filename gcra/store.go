@@ -78,8 +78,8 @@ type Charge struct {
 
 	// Late takes what a request has cost, once that is known. It is never denied and never
 	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
-	// says how many; in an admission that is denied it takes none. Charges that are not late
-	// are denied, or wait, until the debt is paid; that of a quota ends with its period.
+	// says how many; in an admission that is denied it takes none. A bucket in debt denies
+	// ordinary charges, or lets them wait; the debt of a quota ends with its period.
 	Late bool
 
 	// Peek asks what is left: it takes or refunds nothing, whatever Cost is, writes nothing
