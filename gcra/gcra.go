@@ -17,13 +17,14 @@
 //
 // # What is promised
 //
-// While the clock does not go back, no state is lost and a [Memory] is not full, any interval of
-// length D admits at most B + D/T units of a limit, where B is its [Limit.Capacity] and T its
-// [Limit.Interval], and a period of a quota at most its count. Late charges may take as many units
-// more as their debt allows. Units that are given back count as not admitted, and a request that is
-// delayed counts when its delay is over. If units are given back while others are delayed, as many
-// more may pass together with the last of these. A denial takes nothing, so retries do not extend
-// it, and the same charge passes after RetryAfter if nothing else is taken, unless its cost is above B.
+// While the clock does not go back, no state is lost and a [Memory] is not full, any interval
+// of length D admits at most B + D/T units of a subject's limit, where B is its [Limit.Capacity]
+// and T its [Limit.Interval], and a period of a quota at most its count. Late charges may take as
+// many units more as their debt allows. Units that are given back count as not admitted, and a
+// request that is delayed counts when its delay is over. If units are given back while others
+// are delayed, as many more may pass together with the last of these. A denial takes nothing,
+// so retries do not extend it, and the same charge passes after RetryAfter if nothing else is
+// taken, unless its cost is above B.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take returns an
 // error. What to do then is the caller's choice; package middleware has three (see its
@@ -54,10 +55,11 @@
 //
 // # Quotas
 //
-// A [Quota] allows n units in each period of a [Calendar]. It takes the same step with
-// T = 1 tick, B = n, the largest quota of the calendar as the clamp, and the end of the
-// current period in place of now: the stored value is that end plus the units used. A value of an earlier period is before the end
-// of this one, so the clamp makes it 0. A quota that is lowered forgets nothing.
+// A [Quota] allows n units in each period of a [Calendar]. It takes the same step with T = 1
+// tick, B = n, the largest quota of the calendar as the clamp, and the end of the current
+// period in place of now: the stored value is that end plus the units used. A value of an
+// earlier period is before the end of this one, so the clamp makes it 0. A quota that is
+// lowered forgets nothing.
 //
 // Which period is current is decided by the clock of the store. If that goes back into
 // the period before, a bucket that was charged in the one that has begun stays in it. If it

@@ -31,10 +31,10 @@ type Store interface {
 	Refund(ctx context.Context, charges []Charge) error
 }
 
-// A LocalStore is a [Store] that also keeps, in this process, what its server has
-// said about each key. Package middleware calls Local once for each limiter.
-// Policies that fail local decide on the result while the store does not answer:
-// they start from the last known state of a key, if there is one. For other stores middleware makes a [Memory], which starts with
+// A LocalStore is a [Store] that also keeps, in this process, what its server has said about
+// each key. Package middleware calls Local once for each limiter. Policies that fail local
+// decide on the result while the store does not answer: they start from the last known state
+// of a key, if there is one. For other stores middleware makes a [Memory], which starts with
 // full buckets. The store of package redisstore is a LocalStore.
 //
 // A store that wraps a LocalStore by embedding the interface Store needs a Local
