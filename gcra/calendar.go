@@ -15,7 +15,7 @@ import (
 // Periods begin at midnight, or on the hour, by the clocks in Location. A day on which
 // they are set by an hour has 23 or 25 hours, and if midnight is left out, it begins with its
 // first moment. Where clocks are set by half an hour, or at 2:45, a period of Hourly may be
-// shorter than an hour; the shortest has 15 minutes.
+// shorter than an hour.
 //
 // The zero Calendar is not valid.
 type Calendar struct{ calendar tat.Calendar }

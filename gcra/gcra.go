@@ -13,17 +13,18 @@
 // A [Limit] says how much may pass: so many units in a time, with a burst, or a [Quota] by
 // calendar. A [Charge] takes units from one limit of one subject. A [Store] keeps the state and
 // decides about several charges at once: it takes all of them or none, with the exceptions of
-// Store.Take. [Memory] is the store in this process; package redisstore has one that servers share.
+// Store.Take. [Memory] is one in this process; package redisstore has one that servers share.
 //
 // # What is promised
 //
-// While the clock does not go back, no state is lost and a [Memory] is not full, any interval of
-// length D admits at most B + D/T units of a limit, where B is its [Limit.Capacity] and T its
-// [Limit.Interval], and a period of a quota at most its count. Late charges may take as many units
-// more as their debt allows. Units that are given back count as not admitted, and a request that is
-// delayed counts when its delay is over. If units are given back while others are delayed, as many
-// more may pass together with the last of these. A denial takes nothing, so retries do not extend
-// it, and the same charge passes after RetryAfter if nothing else is taken, unless its cost is above B.
+// While the clock does not go back, no state is lost and a [Memory] is not full, any interval
+// of length D admits at most B + D/T units of a subject's limit, where B is its [Limit.Capacity]
+// and T its [Limit.Interval], and a period of a quota at most its count. Late charges may take as
+// many units more as their debt allows. Units that are given back count as not admitted, and a
+// request that is delayed counts when its delay is over. If units are given back while others
+// are delayed, as many more may pass together with the last of these. A denial takes nothing,
+// so retries do not extend it, and the same charge passes after RetryAfter if nothing else is
+// taken, unless its cost is above B.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take returns an
 // error. What to do then is the caller's choice; package middleware has three (see its
@@ -31,9 +32,9 @@
 //
 // # The algorithm
 //
-// Each key holds one number, its theoretical arrival time (TAT): the moment at
-// which its bucket will be full again. With the emission interval T = Per/Count
-// and a burst of B units, a charge of cost units at the time now is decided so:
+// The key of a rate holds one number, its theoretical arrival time (TAT): the moment
+// at which its bucket will be full again. With T, the [Limit.Interval], and a burst
+// of B units, a charge of cost units at the time now is decided so:
 //
 //	t0  = clamp(tat, now, now + B·T + max(D, debt·T))
 //	new = t0 + cost·T
@@ -42,8 +43,8 @@
 //
 // D and debt are the longest delay and the largest debt that the limit grants, and W is how
 // long the caller waits, at most D: see [Charge]. A cost above B never passes. What a request
-// has cost in the end may be taken late: that is never denied, and takes as many units of the
-// cost as fit into B·T + debt·T. Late charges and refunds clamp at now + B·T + 366 days: only an
+// has cost in the end may be taken late (see [Charge]): of the cost, as many units as fit into
+// B·T + debt·T. Late charges and refunds clamp at now + B·T + 366 days: only an
 // ordinary charge brings a TAT down to the clamp of its own limit.
 //
 // The clamp bounds the effect of a clock that is set, a changed limit or a damaged value: on a
@@ -54,10 +55,11 @@
 //
 // # Quotas
 //
-// A [Quota] allows n units in each period of a [Calendar]. It takes the same step with
-// T = 1 tick, B = n, and the end of the current period in place of now: the stored
-// value is that end plus the units used. A value of an earlier period is before the end
-// of this one, so the clamp makes it 0. A quota that is lowered forgets nothing.
+// A [Quota] allows n units in each period of a [Calendar]. It takes the same step with T = 1
+// tick, B = n, the largest quota of the calendar as the clamp, and the end of the current
+// period in place of now: the stored value is that end plus the units used. A value of an
+// earlier period is before the end of this one, so the clamp makes it 0. A quota that is
+// lowered forgets nothing.
 //
 // Which period is current is decided by the clock of the store. If that goes back into
 // the period before, a bucket that was charged in the one that has begun stays in it. If it

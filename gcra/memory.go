@@ -13,14 +13,14 @@ import (
 //
 // It holds at most Capacity keys, of 21 to 64 bytes each once there are many, keeps no
 // goroutine and needs no Close. A key whose bucket is full equals a key that was never
-// seen: it is held until new keys need the room, and nothing is lost. A quota that was used
-// keeps its key until the period ends. When no slot is found, as the buckets of nearly all keys
-// are not full, new keys share one bucket for each policy: a flood of keys stays limited,
-// and some of the new keys' requests pass. A late charge takes no more than what is left
+// seen, so it is dropped when others need the room. A quota that was used keeps its key at
+// least until the period ends. When nearly all buckets are not full, new keys that find no slot
+// share one bucket for each policy and limit: a flood of keys stays limited, and some of the
+// new keys' requests pass. A late charge takes no more than what is left
 // there. A key that gets a slot later begins with a full bucket of its own.
 //
-// Keys are kept as 64-bit hashes under a random seed: two given keys share a
-// bucket with a probability of about 2^-64, and no client can search for such a pair.
+// Keys are kept as 64-bit hashes under a random seed: two given keys have the
+// same with a probability of about 2^-64, and no client can search for such a pair.
 type Memory struct {
 	// Capacity is the most keys held, without the shared buckets; 0 means 1 << 20. Set it
 	// before first use.

@@ -152,6 +152,29 @@ func TestMemoryCapacity(t *testing.T) {
 	}
 }
 
+// A flood of new keys stays limited if a policy has several limits: the smaller ones do not
+// erase what the larger ones have counted.
+func TestMemorySharedBucketsOfSeveralLimits(t *testing.T) {
+	m := &gcra.Memory{Capacity: 1, Now: new(clock).now}
+	gcratest.MustTake(t, m, gcra.Charge{Subject: "held", Policy: "p", Limit: gcra.PerDay(1)})
+	for _, limits := range [][2]gcra.Limit{
+		{gcra.PerMinute(100), gcra.PerSecond(10)},
+		{gcra.PerMinute(60), gcra.PerSecond(1)}, // of one T
+	} {
+		passed := int64(0)
+		for i := range 1000 {
+			r, err := gcra.Take(t.Context(), m, gcra.Charge{Subject: fmt.Sprint(i), Policy: limits[0].String(), Limit: limits[i%2]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			passed += r.Taken
+		}
+		if want := limits[0].Capacity() + limits[1].Capacity(); passed != want {
+			t.Errorf("%v: %d of 1,000 new keys passed; want %d", limits, passed, want)
+		}
+	}
+}
+
 // An admission that needs more slots than are left takes all or none, and charges
 // without a slot go to the shared bucket.
 func TestMemoryCapacityOfAnAdmission(t *testing.T) {

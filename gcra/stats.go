@@ -46,9 +46,9 @@ const (
 // ServerKind is what a store has learned of the keys that one script may have on a server. Empty means that it is not
 // known: batches are then sent as to a server of kind BySubject.
 //
-// A single server and the shards of a ring are tested, by Ping or with the first batches, and with one batch each minute:
+// A single server and the shards of a ring are tested, by Ping or with the first batches, and later with some of the others:
 // commands write and read keys of the test alone. Two tests that agree, or one error CROSSSLOT, make the kind, and change it when the
-// server has changed. A reconnect does not. Until the kind is known, a test whose keys are lost is repeated after a second.
+// server has changed.
 type ServerKind string
 
 const (

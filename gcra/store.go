@@ -10,11 +10,11 @@ import (
 
 // A Store keeps the state of every key and takes from it. It is safe for
 // concurrent use. [Memory] is a store, package redisstore has one in Redis;
-// package storetest is the contract that every store passes. Package middleware logs
-// the errors of a store that the store does not log itself, see [LoggedError].
+// package storetest has the contract as tests. Package middleware logs the errors of
+// a store, see [LoggedError].
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is, except for
-	// shadows and late ones (see [Charge]). In Redis an admission may be divided: see
+	// shadows, late ones and peeks (see [Charge]). In Redis an admission may be divided: see
 	// packages redisstore and slidinglog. It is allowed if every charge that is not a shadow
 	// is. Take fills in the Result of every charge, and returns an error only when there is no
 	// decision, as when a charge is not valid (see [Charge]), the context is done, or
@@ -23,23 +23,22 @@ type Store interface {
 	// afterwards the charges may have been taken, once.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
-	// Refund gives back Cost units of every charge, never more than a full bucket;
-	// see [Reset] to give back all of them. It fills in Result with the state that
+	// Refund gives back Cost units of every charge that is no Peek, at most to a full
+	// bucket; see [Reset] to give back all of them. It fills in Result with the state that
 	// follows. Limits and periods must be those of the Take, and all charges
 	// must have been taken, of a late one Result.Taken units: Refund ignores Late, Shadow
 	// and Result.
 	Refund(ctx context.Context, charges []Charge) error
 }
 
-// A LocalStore is a [Store] that also keeps, in this process, what its server has
-// said about each key. Package middleware calls Local once for each limiter.
-// Policies that fail local decide on the result while the store does not answer:
-// they start from the last known state of a key, and with a full bucket only where
-// there is none. For other stores middleware makes a [Memory], which starts with
+// A LocalStore is a [Store] that also keeps, in this process, what its server has said about
+// each key. Package middleware calls Local once for each limiter. Policies that fail local
+// decide on the result while the store does not answer: they start from the last known state
+// of a key, if there is one. For other stores middleware makes a [Memory], which starts with
 // full buckets. The store of package redisstore is a LocalStore.
 //
-// A store that wraps a LocalStore needs a Local method of its own: one that
-// embeds the interface Store does not have it.
+// A store that wraps a LocalStore by embedding the interface Store needs a Local
+// method of its own.
 type LocalStore interface {
 	Store
 
@@ -79,8 +78,8 @@ type Charge struct {
 
 	// Late takes what a request has cost, once that is known. It is never denied and never
 	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
-	// says how many; in an admission that is denied it takes none. Charges that are not late
-	// are denied, or wait, until the debt is paid; that of a quota ends with its period.
+	// says how many; in an admission that is denied it takes none. A bucket in debt denies
+	// ordinary charges, or lets them wait; the debt of a quota ends with its period.
 	Late bool
 
 	// Peek asks what is left: it takes or refunds nothing, whatever Cost is, writes nothing

@@ -10,7 +10,7 @@ import (
 type Charge struct {
 	tat.Params
 	Hash   uint64 // of the bucket
-	policy uint64 // hash of the policy, which has an overflow bucket
+	shared uint64 // hash of the overflow bucket, that of the policy and the limit
 	Shadow bool
 	Ahead  int64 // filled in: how far the TAT was ahead of now when the charge's turn came
 
@@ -160,7 +160,7 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 func (s *Set) overflow() *shard { return &s.shards[len(s.shards)-1] }
 
 // lockTATs locks the TATs of all buckets. A charge needs an entry: without room for
-// one, it goes to the overflow bucket of its policy. Then lockTATs also locks the
+// one, it goes to the overflow bucket of its policy and limit. Then lockTATs also locks the
 // overflow shard (rule 1 of Set) and reports true. Entries before lapsed make room.
 func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 	for i := range ops {
@@ -180,7 +180,7 @@ func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 		if o.Late { // rule 4 of Set
 			o.Room = min(o.Room, o.Capacity)
 		}
-		o.shard, o.Hash = len(s.shards)-1, s.bucketHash("", o.policy)
+		o.shard, o.Hash = len(s.shards)-1, s.bucketHash("", o.shared)
 		o.first = firstOn(ops[:i+1])
 		s.lockTAT(ops, o, lapsed)
 	}

@@ -19,8 +19,8 @@ import (
 // A Set holds buckets under 64-bit hashes of subject and policy.
 //
 // A bucket that is full equals one that was never seen, so its slot goes to the
-// next new key. When no slot is found, as the other buckets are not full, new keys
-// share one overflow bucket for each policy.
+// next new key. New keys that find no slot share one overflow bucket for each policy and
+// limit: in a common one, each smaller limit would bring the TAT of the others down.
 //
 // An admission takes all of its charges or none, whatever others do meanwhile:
 //
@@ -72,7 +72,7 @@ func New(capacity int, clock *Clock, notes bool) *Set {
 	for i := range s.shards {
 		s.shards[i].init(capacity/n, notes)
 	}
-	s.shards[n].limit = math.MaxInt // policies are named by the program, not by its clients
+	s.shards[n].limit = math.MaxInt // policies and limits are of the program, not of its clients
 	return s
 }
 

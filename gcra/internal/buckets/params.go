@@ -21,6 +21,7 @@ type cachedParams struct {
 	terms  tat.Terms
 	params tat.LimitParams
 	hash   uint64 // of the policy, and of a quota's calendar
+	shared uint64 // of these, T and the clamp: of the overflow bucket
 }
 
 func (p *cachedParams) match(policy string, terms *tat.Terms) bool {
@@ -46,7 +47,7 @@ func Prepare[L, R any](s *Set, c *tat.Charge[L, R], limit tat.Limit, refund bool
 		p = &made
 	}
 
-	o.Hash, o.policy, o.Periods, o.Shadow = s.bucketHash(c.Subject, p.hash), p.hash, p.params.Periods, c.Shadow
+	o.Hash, o.shared, o.Periods, o.Shadow = s.bucketHash(c.Subject, p.hash), p.shared, p.params.Periods, c.Shadow
 	if refund && o.Periods != nil && !c.Period.IsZero() {
 		o.Refunds = tat.At(c.Period)
 	}
@@ -69,7 +70,10 @@ func (s *Set) newParams(policy string, terms tat.Terms) (cachedParams, error) {
 	if params.Periods != nil {
 		s.clock.quotas.Store(true)
 	}
-	return cachedParams{policy, terms, params, s.policyHash(policy, params.Periods)}, nil
+	hash := s.policyHash(policy, params.Periods)
+	emission, top := params.Clamp()
+	shared := hash ^ (uint64(emission)*0x9e3779b97f4a7c15 + uint64(top)*0xd6e8feb86659fd93)
+	return cachedParams{policy, terms, params, hash, shared}, nil
 }
 
 // slotOf is where the parameters are cached.

@@ -150,6 +150,9 @@ func (t *Terms) Params() (p LimitParams, err error) {
 	return p, err
 }
 
+// Clamp returns T and the clamp of ordinary charges. Charges that agree in both bring no TAT of each other down.
+func (p *LimitParams) Clamp() (emission, top int64) { return p.params.Emission, p.params.Top }
+
 // Params sets p to the parameters of a charge, or a refund, on these terms.
 func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	switch {
