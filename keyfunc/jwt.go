@@ -29,11 +29,11 @@ const (
 //	keyfunc.JWTSubject(keys, []string{"RS256"},
 //		jwt.WithIssuer("https://login.example.com"), jwt.WithAudience("api"))
 //
-// keys returns the key that a token must be signed with, and methods are the accepted
-// algorithms. Give those that your issuer uses, and use each key with one algorithm only
-// (RFC 8725, section 3.1). Issuer, audience, leeway and clock are options. A token without an expiry (exp) is never valid; no
-// option changes that. Without jwt.WithAudience, tokens for other services of the issuer
-// are valid too, which RFC 7519, section 4.1.3, forbids. If your issuer signs tokens for
+// keys returns the key that verifies a token, and methods are the accepted algorithms. Give
+// those that your issuer uses, and use each key with one algorithm only (RFC 8725, section
+// 3.1). Issuer, audience, leeway and clock are options. A token without an expiry (exp) is
+// never valid; no option changes that. Without an audience, tokens for other services of the
+// issuer are valid too, which RFC 7519, section 4.1.3, forbids. If your issuer signs tokens for
 // other purposes (logout+jwt, ID tokens), let keys return an error unless
 // t.Header["typ"] is the expected type (RFC 8725, section 3.11).
 //
