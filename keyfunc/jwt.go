@@ -23,8 +23,8 @@ const (
 )
 
 // JWTSubject counts by the subject of a valid bearer token in the Authorization header
-// (RFC 6750). The key is "sub:" with issuer and subject, since a subject is unique only
-// for its issuer (RFC 7519, section 4.1.2).
+// (RFC 6750). The key is "sub:" with issuer and subject, since a subject may be unique
+// only for its issuer (RFC 7519, section 4.1.2).
 //
 //	keyfunc.JWTSubject(keys, []string{"RS256"},
 //		jwt.WithIssuer("https://login.example.com"), jwt.WithAudience("api"))
