@@ -37,8 +37,8 @@ const (
 // other purposes (logout+jwt, ID tokens), let keys return an error unless
 // t.Header["typ"] is the expected type (RFC 8725, section 3.11).
 //
-// A request with an invalid token is anonymous and not an error: a token that is forged,
-// expired, rejected by an option, without a subject or with one that is not a string, with
+// A request with an invalid token is anonymous and not an error, such as one that is forged,
+// expired, not valid yet (nbf), rejected by an option, without a subject or with one that is not a string, with
 // critical extensions (crit; none is supported), above 16 KiB, or in a header that occurs
 // twice. The same holds if keys returns an error. The cause may be a key server that does
 // not answer, but the client chooses the key's name (kid), and must not be able to cause
