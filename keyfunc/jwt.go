@@ -56,8 +56,8 @@ const (
 // access: JWTSubject does not authenticate. Authenticate as if it was not there.
 //
 // To check a signature may cost more than to deny a request. A limiter by address in front of
-// the one with this key bounds the checks of invented tokens. A policy of the same limiter does
-// not: a limiter asks for all keys before it denies.
+// the one with this key bounds the checks of invented tokens from one address. A policy of the
+// same limiter does not: a limiter asks for all keys before it denies.
 //
 // JWTSubject panics if keys is nil, if there are no methods, if golang-jwt does not know
 // one, and if one is "none".
