@@ -36,7 +36,7 @@ const (
 //
 // Prefixes are strings or netip.Prefix values; a string may also be a single address.
 // TrustedProxies panics if there are none, if one is invalid, and if one has no bits
-// ("0.0.0.0/0"), since that trusts every address.
+// ("0.0.0.0/0").
 func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("TrustedProxies", prefixes)
 	return func(r *http.Request) (string, error) {
