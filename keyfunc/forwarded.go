@@ -22,8 +22,8 @@ const (
 // If the peer is in none of the networks, it is the client and the header is ignored,
 // since the client may have invented it. Otherwise the hops are read from the last to
 // the first, over all lines of the header, as each proxy appends its own peer. The
-// first hop outside the networks is the client. Earlier hops come from that client and
-// are ignored.
+// first hop outside the networks is the client. Earlier hops are ignored, since that
+// client may have invented them.
 //
 // Reading also stops at a hop that is empty or not an address. The client is then the hop
 // after it, or the peer if there is none. If all hops are in the networks, the first is
