@@ -90,10 +90,10 @@ func TrustedHops(n int) Func {
 // if the header is missing, occurs twice or is not an address, the peer is counted.
 //
 // The proxy must overwrite the header on every request. Not all do by default: clients
-// can write Fastly-Client-IP and X-Azure-ClientIP.
+// can choose the address in Fastly-Client-IP and X-Azure-ClientIP.
 //
-// AddrHeader panics if the name is not a valid header name or is that of a list
-// (X-Forwarded-For, Forwarded), and on the prefixes on which [TrustedProxies] panics.
+// AddrHeader panics if the name is not a valid header name or is X-Forwarded-For or
+// Forwarded, which are lists, and on the prefixes on which [TrustedProxies] panics.
 func AddrHeader[P string | netip.Prefix](name string, prefixes ...P) Func {
 	name = mustHeaderName("AddrHeader", name)
 	switch name {
