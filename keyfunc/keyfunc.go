@@ -1,12 +1,12 @@
 // Package keyfunc says what a limit counts by: a user, an API key, an address or a
 // route.
 //
-// A key function turns a request into a string, the key. Requests with the same key
-// share one bucket. There are three kinds of results:
+// A key function turns a request into a string, the key. Within a policy, requests
+// with the same key share one bucket. There are three kinds of results:
 //
 //	("ip:192.0.2.7", nil)  a key
 //	("", nil)              an anonymous request: [First] calls the next function;
-//	                       otherwise all such requests share one bucket, unless
+//	                       otherwise the policy's share one bucket, unless
 //	                       the policy has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
