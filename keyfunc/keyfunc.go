@@ -12,7 +12,7 @@
 //
 // Without SkipAnonymous anonymous requests are limited too: a shared bucket is stricter than
 // one for each. So a request with a forged token or an unknown API key is anonymous. An error
-// lets the request pass with FailOpen, so a client must not be able to cause one. No function
+// lets the request pass a policy with FailOpen, so a client must not be able to cause one. No function
 // of this package returns an error of its own; [First], [Join], [As] and [IPv6Prefix]
 // return those of the functions that they call.
 //
