@@ -42,9 +42,9 @@
 // # Keys
 //
 // Every kind of key has its own prefix (ip:, sub:, key:, own:, route:, const:, join: and those
-// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Keys are for
-// counting and for logs; parse them in the function of [As] only. They contain identities and
-// addresses: treat them as personal data.
+// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Parse
+// keys in the function of [As] only. They may contain identities and addresses: treat them as
+// personal data.
 package keyfunc
 
 // One file for each source of a key: addr.go, forwarded.go and rfc7239.go for
