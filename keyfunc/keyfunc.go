@@ -6,14 +6,14 @@
 //
 //	("ip:192.0.2.7", nil)  a key
 //	("", nil)              an anonymous request: [First] calls the next function;
-//	                       otherwise the policy's share one bucket, unless
-//	                       the policy has SkipAnonymous
+//	                       otherwise all those of a policy share one
+//	                       bucket, unless it has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
 // Without SkipAnonymous anonymous requests are limited too: a shared bucket is stricter than
 // one for each. So a request with a forged token or an unknown API key is anonymous. An error
-// lets the request pass a policy with FailOpen, so a client must not be able to cause one. No function
-// of this package returns an error of its own; [First], [Join], [As] and [IPv6Prefix]
+// lets the request pass a policy with FailOpen, so a client must not be able to cause one. No
+// function of this package returns an error of its own; [First], [Join], [As] and [IPv6Prefix]
 // return those of the functions that they call.
 //
 // # Choosing a function
