@@ -33,16 +33,16 @@ const (
 // those that your issuer uses, and use each key with one algorithm only (RFC 8725, section
 // 3.1). Issuer, audience, leeway and clock are options. A token without an expiry (exp) is
 // never valid; no option changes that. Without an option for the audience, tokens for other
-// services of the issuer are valid too, which RFC 7519, section 4.1.3, forbids. If your issuer signs tokens for
-// other purposes (logout+jwt, ID tokens), let keys return an error unless
-// t.Header["typ"] is the expected type (RFC 8725, section 3.11).
+// services of the issuer are valid too, which RFC 7519, section 4.1.3, forbids. If your
+// issuer signs tokens for other purposes (logout+jwt, ID tokens), let keys return an error
+// unless t.Header["typ"] is the expected type (RFC 8725, section 3.11).
 //
 // A request with an invalid token is anonymous and not an error: for example a token that is
 // forged, expired, not valid yet (nbf), rejected by an option, without a subject or with one
 // that is not a string, with critical extensions (crit; none is supported), above 16 KiB, or
-// in a header that occurs twice. The same holds if keys returns an error. The cause may be a key server that does
-// not answer, but the client chooses the key's name (kid), and must not be able to cause
-// an error.
+// in a header that occurs twice. The same holds if keys returns an error. The cause may be a
+// key server that does not answer, but the client chooses the key's name (kid), and must not
+// be able to cause an error.
 //
 // If keys returns an empty []byte, the token is invalid: with an empty HMAC key every
 // client could sign tokens. The usual causes are an environment variable that is not set
