@@ -32,7 +32,7 @@ const ipv6Bits = 64
 // socket: there it chooses its name, which may look like an address. The key has at
 // most 27 bytes.
 //
-// The limiter logs a warning if a request from a private or loopback address has
+// The limiter logs a warning if requests from a private or loopback address have
 // X-Forwarded-For, since the peer is then probably a proxy.
 func RemoteAddr(r *http.Request) (string, error) {
 	peer := peerAddr(r)

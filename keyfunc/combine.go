@@ -84,8 +84,8 @@ var kinds = []string{"ip", "sub", "key", "own", "route", "const", "join"}
 // It is not called for an anonymous request, nor after an error. Count anonymous requests
 // outside of it: First(As("user", users, userID), RemoteAddr).
 //
-// As panics if kind is not of lower-case letters, digits and hyphens, if it is one of this
-// module (ip, sub, key, own, route, const, join), and if a function is nil.
+// As panics if kind is not of lower-case letters, digits and hyphens, if it is ip, sub,
+// key, own, route, const or join, and if a function is nil.
 func As(kind string, key Func, id func(key string) string) Func {
 	switch {
 	case kind == "" || strings.ContainsFunc(kind, func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }):

@@ -22,8 +22,8 @@ const (
 // If the peer is in none of the networks, it is the client and the header is ignored,
 // since the client may have invented it. Otherwise the hops are read from the last to
 // the first, over all lines of the header, as each proxy appends its own peer. The
-// first hop outside the networks is the client. Earlier hops come from that client and
-// are ignored.
+// first hop outside the networks is the client. Earlier hops are ignored, since that
+// client may have invented them.
 //
 // Reading also stops at a hop that is empty or not an address. The client is then the hop
 // after it, or the peer if there is none. If all hops are in the networks, the first is
@@ -36,7 +36,7 @@ const (
 //
 // Prefixes are strings or netip.Prefix values; a string may also be a single address.
 // TrustedProxies panics if there are none, if one is invalid, and if one has no bits
-// ("0.0.0.0/0"), since that trusts every address.
+// ("0.0.0.0/0").
 func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("TrustedProxies", prefixes)
 	return func(r *http.Request) (string, error) {
@@ -90,10 +90,10 @@ func TrustedHops(n int) Func {
 // if the header is missing, occurs twice or is not an address, the peer is counted.
 //
 // The proxy must overwrite the header on every request. Not all do by default: clients
-// can write Fastly-Client-IP and X-Azure-ClientIP.
+// can choose the address in Fastly-Client-IP and X-Azure-ClientIP.
 //
-// AddrHeader panics if the name is not a valid header name or is that of a list
-// (X-Forwarded-For, Forwarded), and on the prefixes on which [TrustedProxies] panics.
+// AddrHeader panics if the name is not a valid header name or is X-Forwarded-For or
+// Forwarded, which are lists, and on the prefixes on which [TrustedProxies] panics.
 func AddrHeader[P string | netip.Prefix](name string, prefixes ...P) Func {
 	name = mustHeaderName("AddrHeader", name)
 	switch name {

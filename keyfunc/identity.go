@@ -15,8 +15,7 @@ import (
 //
 // The identity must be verified. The limiter must run after that middleware; it usually
 // logs a warning if none of a policy's first hundred requests has an identity. The keys,
-// "sub:" and the identity, never equal a key of [JWTSubject], which also contains the
-// issuer.
+// "sub:" and the identity ("%" as "%25", "|" as "%7C"), never equal a key of [JWTSubject].
 //
 // Subject panics if get is nil.
 func Subject(get func(context.Context) string) Func {

@@ -1,19 +1,19 @@
 // Package keyfunc says what a limit counts by: a user, an API key, an address or a
 // route.
 //
-// A key function turns a request into a string, the key. Requests with the same key
-// share one bucket. There are three kinds of results:
+// A key function turns a request into a string, the key. Within a policy, requests
+// with the same key share one bucket. There are three kinds of results:
 //
 //	("ip:192.0.2.7", nil)  a key
 //	("", nil)              an anonymous request: [First] calls the next function;
-//	                       otherwise all such requests share one bucket, unless
-//	                       the policy has SkipAnonymous
+//	                       otherwise all those of a policy share one
+//	                       bucket, unless it has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
 // Without SkipAnonymous anonymous requests are limited too: a shared bucket is stricter than
 // one for each. So a request with a forged token or an unknown API key is anonymous. An error
-// lets the request pass with FailOpen, so a client must not be able to cause one. No function
-// of this package returns an error of its own; [First], [Join], [As] and [IPv6Prefix]
+// lets the request pass a policy with FailOpen, so a client must not be able to cause one. No
+// function of this package returns an error of its own; [First], [Join], [As] and [IPv6Prefix]
 // return those of the functions that they call.
 //
 // # Choosing a function
@@ -42,9 +42,9 @@
 // # Keys
 //
 // Every kind of key has its own prefix (ip:, sub:, key:, own:, route:, const:, join: and those
-// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Keys are for
-// counting and for logs; parse them in the function of [As] only. They contain identities and
-// addresses: treat them as personal data.
+// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Parse
+// keys in the function of [As] only. They may contain identities and addresses: treat them as
+// personal data.
 package keyfunc
 
 // One file for each source of a key: addr.go, forwarded.go and rfc7239.go for

@@ -26,8 +26,8 @@ import (
 // for routers behind the limiter, the adapters of this module ask the router. A limiter of
 // adapters/nethttp does not see the routes of an unknown router in it: use the adapter of the
 // router, or Routes of adapters/nethttp for a ServeMux. In Use of a router that is mounted
-// in another one of chi, such a limiter gets the pattern of the mount, "/admin/*". If each of a
-// policy's first hundred requests has no pattern, or one that ends in "/*", the limiter
+// in another one of chi, such a limiter gets the pattern of the mount, such as "/admin/*". If each
+// of a policy's first hundred requests has no pattern, or one that ends in "/*", the limiter
 // usually logs a warning.
 func Route(r *http.Request) (string, error) {
 	if r.Pattern == "" || strings.HasSuffix(r.Pattern, "/*") {
