@@ -16,8 +16,8 @@ type Config struct {
 	Prefix string
 
 	// Timeout is the longest that Take or Refund waits for Redis, whatever the
-	// client's own settings; 0 means 50 ms, otherwise it is from 1 ms to 1 minute. When it has
-	// passed, they return an error that wraps [context.DeadlineExceeded].
+	// client's own settings; 0 means 50 ms, otherwise it is from 1 ms to 1 minute. Without an
+	// answer by then, they return an error that wraps [context.DeadlineExceeded].
 	Timeout time.Duration
 
 	// DenialTTL is how long an earlier answer of Redis may deny requests, without a call. A
