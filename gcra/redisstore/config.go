@@ -27,10 +27,10 @@ type Config struct {
 	DenialTTL time.Duration
 
 	// Logger gets a line when a problem with Redis begins, at most one in five minutes
-	// while it lasts, and one when an outage that was logged is over. A few calls that fail
-	// between others that are answered are no problem yet, unless the set-up is the cause.
-	// Problems are at level ERROR for a set-up that cannot work, such as a wrong password,
-	// otherwise WARN; hints and the end of an outage are at INFO. Problems and hints have an
+	// while it lasts, and one when an outage that was logged is over. A call that fails
+	// between others that are answered is no problem yet, unless the set-up is the cause.
+	// Problems are at level ERROR, such as a wrong password, or WARN, such as a refused
+	// connection; hints and the end of an outage are at INFO. Problems and hints have an
 	// attribute code that docs/troubleshooting.md explains. Nil means [slog.Default].
 	Logger *slog.Logger
 }
