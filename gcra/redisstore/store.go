@@ -34,7 +34,7 @@ import (
 
 // Store is a [gcra.Store] in Redis. A script decides about an admission, by the
 // clock of Redis; the clocks of the processes do not matter. Concurrent admissions
-// share calls, and known denials are answered without one (see [Config].DenialTTL).
+// may share a call, and known denials are answered without one (see [Config].DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
