@@ -47,7 +47,7 @@ import (
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period, and 100 ns later for each unit used. Which
 // period is current is decided by the clock of Redis: a request names the periods around the
-// time that the store has learned from answers, and if Redis finds itself in none of them it
+// time that the store expects there, and if Redis finds itself in none of them it
 // is asked once more.
 //
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
