@@ -54,8 +54,7 @@ import (
 // keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Until then,
 // and always on a cluster, on one endpoint of a cluster and on a ring, it is divided into one for
 // each subject, in parallel. If one of them is denied or fails, the others are refunded: for the
-// time of a call, or for good if a refund fails, a subject may look more charged than it is, never
-// less. Charges of one subject always share a slot, so admissions of one subject stay atomic.
+// time of a call, or longer if a refund fails, a subject may look more charged than it is. Charges of one subject always share a slot, so admissions of one subject stay atomic.
 //
 // Redis carries out a Take or a Refund at most once. If the reply is lost, they return an
 // error; the charge or the refund may have been made, but never twice. A Take whose context
