@@ -58,7 +58,7 @@ import (
 //
 // Redis carries out a Take or a Refund at most once. If the reply is lost, they return an
 // error; the charge or the refund may have been made, but never twice. A Take whose context
-// ends returns at once; what it sent is charged all the same. An admission that Redis decides
+// ends returns at once, and may be charged all the same. An admission that Redis decides
 // has at most 256 charges; more are an error.
 //
 // [New] and [Open] make a store; the zero value has no client.
