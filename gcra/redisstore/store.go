@@ -88,9 +88,8 @@ type Store struct {
 //     less, the store logs a warning.
 //   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls: some batches
 //     are pipelines, which otherwise have a pool of their own.
-//   - ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone caller of a
-//     redis.Client without OnConnect and providers of credentials a switch of goroutines, if
-//     its context never ends.
+//   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
+//     redis.Client, whose context never ends, a switch of goroutines.
 //
 // Batches on a cluster or ring go to the clients of its nodes. Add hooks in OnNewNode of a
 // [redis.ClusterClient] or in NewClient of [redis.RingOptions], or they do not see all commands.
