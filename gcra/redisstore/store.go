@@ -91,7 +91,7 @@ type Store struct {
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
 //     redis.Client, whose context never ends, a switch of goroutines.
 //
-// Batches on a cluster or ring go to the clients of its nodes. Add hooks in OnNewNode of a
+// Batches on a cluster or ring may go to the clients of its nodes. Add hooks in OnNewNode of a
 // [redis.ClusterClient] or in NewClient of [redis.RingOptions], or they do not see all commands.
 //
 // The error has a line for each mistake: no client, or what is wrong in the Config.
