@@ -171,8 +171,8 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// ErrUnavailable is wrapped by the errors of calls that were not sent, because Redis has failed several times in a row and
-// the circuit breaker is open.
+// ErrUnavailable is wrapped by the errors of calls that the circuit breaker did not send, because Redis has failed several
+// times in a row.
 var ErrUnavailable = send.ErrUnavailable
 
 // Take implements [gcra.Store].
