@@ -1,5 +1,5 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
-// it begins, at most Count units pass, while no state is lost, the clock does not go back and
+// it begins, at most Count units pass, while no state is lost, limits stay, the clock does not go back and
 // nothing is refunded. [Store], in Redis, and [Memory] are stores like those of package gcra, with the
 // same charges and results, for rates without debt whose Burst is 0 or their Count. For another
 // Policy.Limit, New of package middleware returns an error.
