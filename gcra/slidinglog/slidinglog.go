@@ -32,8 +32,8 @@
 //
 // A charge that waits (see MaxDelay and MaxWait) queues: it is logged with the time at which
 // it may pass, and no charge overtakes it but a late one. All charges on one log must have the same
-// MaxDelay. A log that is further ahead than that is the result of a clock that went
-// back, and is brought down. The charges of an admission are logged with one time,
+// MaxDelay. A log that is further ahead than that, as after the clock went back, is brought
+// down. The charges of an admission are logged with one time,
 // that of their request, so the smallest MaxWait of them counts for all. Shadows and late charges
 // may be logged later; these and peeks do not count there.
 //
