@@ -60,8 +60,7 @@
 // So a charge takes about 14 bytes, or 20 after 2^31 units without a pause of Per. With
 // subject and policy of the same length, a key of GCRA takes 72.
 //
-// A check is a script of some 5 to 10 short commands, where that of GCRA has two or three, and is
-// sent alone: there is no batching, denial cache or breaker. It takes about as long with
+// A check is a script of more commands than that of GCRA, and is sent alone: there is no batching, denial cache or breaker. It takes about as long with
 // 10,000 charges in the window as with a few. If many have left the window since the last
 // check, or must leave first, the script searches for the last of them, with more commands by
 // the logarithm of their number.
