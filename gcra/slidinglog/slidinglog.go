@@ -65,9 +65,9 @@
 // check, or must leave first, the script searches for the last of them, with more commands by
 // the logarithm of their number.
 //
-// A caller sends by itself if its context never ends and the client is a redis.Client with
-// ContextTimeoutEnabled, a PoolTimeout within Timeout, and no ReadTimeout or WriteTimeout
-// of -2; otherwise a second goroutine does, which takes longer.
+// A caller may send by itself if its context never ends and the client is a redis.Client with
+// ContextTimeoutEnabled and a PoolTimeout within Timeout; otherwise a second goroutine does,
+// which takes longer.
 // benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'
