@@ -49,8 +49,7 @@ type Backend struct {
 type Algorithm int
 
 const (
-	// GCRA is the algorithm of package gcra. Its parts are all but those about sliding
-	// windows.
+	// GCRA is the algorithm of package gcra. It has no parts about sliding windows.
 	GCRA Algorithm = iota
 
 	// Sliding passes at most Count units in any window of length Per, and requires
