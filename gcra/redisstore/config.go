@@ -16,20 +16,21 @@ type Config struct {
 	Prefix string
 
 	// Timeout is the longest that Take or Refund waits for Redis, whatever the
-	// client's own settings; 0 means 50 ms, otherwise it is from 1 ms to 1 minute. When it has
-	// passed, they return an error that wraps [context.DeadlineExceeded].
+	// client's own settings; 0 means 50 ms, otherwise it is from 1 ms to 1 minute. Without an
+	// answer by then, they return an error that wraps [context.DeadlineExceeded].
 	Timeout time.Duration
 
 	// DenialTTL is how long an earlier answer of Redis may deny requests, without a call. A
-	// refund or a lower limit in another process, a flush and a failover are noticed at most
-	// that much later. 0 means 1 s; otherwise it is at least 1 ms, or negative for no cache.
+	// refund or a lower limit in another process, a flush and a failover may be noticed that
+	// much later. 0 means 1 s; otherwise it is at least 1 ms, or negative for no cache. What
+	// Local has granted may deny until it is charged, whatever DenialTTL is.
 	DenialTTL time.Duration
 
 	// Logger gets a line when a problem with Redis begins, at most one in five minutes
-	// while it lasts, and one when an outage that was logged is over. A few calls that fail
-	// between others that are answered are no problem yet, unless the set-up is the cause.
-	// Problems are at level ERROR for a set-up that cannot work, such as a wrong password,
-	// otherwise WARN; hints and the end of an outage are at INFO. Problems and hints have an
+	// while it lasts, and one when an outage that was logged is over. A call that fails
+	// between others that are answered is no problem yet, unless the set-up is the cause.
+	// Problems are at level ERROR, such as a wrong password, or WARN, such as a refused
+	// connection; hints and the end of an outage are at INFO. Problems and hints have an
 	// attribute code that docs/troubleshooting.md explains. Nil means [slog.Default].
 	Logger *slog.Logger
 }

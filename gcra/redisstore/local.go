@@ -13,7 +13,7 @@ import (
 )
 
 // Local implements [gcra.LocalStore]. It returns a store in this process that
-// starts from the last answer of Redis about each key, for decisions while Redis
+// starts from the last answer of Redis about a key, for decisions while Redis
 // does not answer. It grants one server's share, where instances is the number of servers
 // that share the limits; 0 means as many as this store has counted, and 1 before its first
 // count.

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Open returns a [Store] on a client of its own with the settings of [ClientOptions].
+// Open returns a [Store] on a client of its own, with settings like those of [ClientOptions].
 // On a cluster it also looks up the topology at once, in the background. Open does not
 // wait for Redis: a server that is down when the program starts is used once it is up.
 // Close the store when done.

@@ -34,7 +34,7 @@ import (
 
 // Store is a [gcra.Store] in Redis. A script decides about an admission, by the
 // clock of Redis; the clocks of the processes do not matter. Concurrent admissions
-// share calls, and known denials are answered without one (see [Config].DenialTTL).
+// may share a call, and known denials are answered without one (see [Config].DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
@@ -47,19 +47,18 @@ import (
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period, and 100 ns later for each unit used. Which
 // period is current is decided by the clock of Redis: a request names the periods around the
-// time that the store has learned from answers, and if Redis finds itself in none of them it
+// time that the store expects there, and if Redis finds itself in none of them it
 // is asked once more.
 //
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
 // keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Until then,
 // and always on a cluster, on one endpoint of a cluster and on a ring, it is divided into one for
 // each subject, in parallel. If one of them is denied or fails, the others are refunded: for the
-// time of a call, or for good if a refund fails, a subject may look more charged than it is, never
-// less. Charges of one subject always share a slot, so admissions of one subject stay atomic.
+// time of a call, or longer if a refund fails, a subject may look more charged than it is. Charges of one subject always share a slot, so admissions of one subject stay atomic.
 //
 // Redis carries out a Take or a Refund at most once. If the reply is lost, they return an
 // error; the charge or the refund may have been made, but never twice. A Take whose context
-// ends returns at once; what it sent is charged all the same. An admission that Redis decides
+// ends returns at once, and may be charged all the same. An admission that Redis decides
 // has at most 256 charges; more are an error.
 //
 // [New] and [Open] make a store; the zero value has no client.
@@ -89,11 +88,10 @@ type Store struct {
 //     less, the store logs a warning.
 //   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls: some batches
 //     are pipelines, which otherwise have a pool of their own.
-//   - ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone caller of a
-//     redis.Client without OnConnect and providers of credentials a switch of goroutines, if
-//     its context never ends.
+//   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
+//     redis.Client, whose context never ends, a switch of goroutines.
 //
-// Batches on a cluster or ring go to the clients of its nodes. Add hooks in OnNewNode of a
+// Batches on a cluster or ring may go to the clients of its nodes. Add hooks in OnNewNode of a
 // [redis.ClusterClient] or in NewClient of [redis.RingOptions], or they do not see all commands.
 //
 // The error has a line for each mistake: no client, or what is wrong in the Config.
@@ -173,8 +171,8 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// ErrUnavailable is wrapped by the errors of calls that were not sent, because Redis has failed several times in a row and
-// the circuit breaker is open.
+// ErrUnavailable is wrapped by the errors of calls that the circuit breaker did not send, because Redis has failed several
+// times in a row.
 var ErrUnavailable = send.ErrUnavailable
 
 // Take implements [gcra.Store].

@@ -5,7 +5,7 @@ import "time"
 // Config is the set-up of [New] and [NewMemory]. The zero value is the common choice.
 type Config struct {
 	// Prefix begins every key of New; "" means "sl:". It has no braces, which
-	// would put all keys into one slot, and must differ from that of a redisstore.Store,
+	// could put all keys into one slot, and must differ from that of a redisstore.Store,
 	// whose keys have another type. NewMemory does not use it.
 	Prefix string
 

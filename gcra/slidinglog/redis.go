@@ -31,8 +31,8 @@ import (
 //
 // On a cluster or a ring, an admission of one subject is atomic. One of several
 // subjects first evaluates all of them and then takes from all; if another admission came in
-// between, it gives back what it took. For a round trip, or for Per if giving back fails, a
-// subject may then look more charged than it is, never less.
+// between, it gives back what it took. For a round trip, or longer if giving back fails, a
+// subject may then look more charged than it is.
 //
 // A charge is made at most once: if a reply is lost, it may have been made, but
 // never twice. If Redis does not answer within [Config].Timeout, Take returns an error. A

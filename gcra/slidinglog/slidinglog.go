@@ -1,5 +1,5 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
-// it begins, at most Count units pass, while no state is lost, the clock does not go back and
+// it begins, at most Count units pass, while no state is lost, limits stay, the clock does not go back and
 // nothing is refunded. [Store], in Redis, and [Memory] are stores like those of package gcra, with the
 // same charges and results, for rates without debt whose Burst is 0 or their Count. For another
 // Policy.Limit, New of package middleware returns an error.
@@ -32,8 +32,8 @@
 //
 // A charge that waits (see MaxDelay and MaxWait) queues: it is logged with the time at which
 // it may pass, and no charge overtakes it but a late one. All charges on one log must have the same
-// MaxDelay. A log that is further ahead than that is the result of a clock that went
-// back, and is brought down. The charges of an admission are logged with one time,
+// MaxDelay. A log that is further ahead than that, as after the clock went back, is brought
+// down. The charges of an admission are logged with one time,
 // that of their request, so the smallest MaxWait of them counts for all. Shadows and late charges
 // may be logged later; these and peeks do not count there.
 //
@@ -60,15 +60,14 @@
 // So a charge takes about 14 bytes, or 20 after 2^31 units without a pause of Per. With
 // subject and policy of the same length, a key of GCRA takes 72.
 //
-// A check is a script of some 5 to 10 short commands, where that of GCRA has two or three, and is
-// sent alone: there is no batching, denial cache or breaker. It takes about as long with
+// A check is a script of more commands than that of GCRA, and is sent alone: there is no batching, denial cache or breaker. It takes about as long with
 // 10,000 charges in the window as with a few. If many have left the window since the last
 // check, or must leave first, the script searches for the last of them, with more commands by
 // the logarithm of their number.
 //
-// A caller sends by itself if its context never ends and the client is a redis.Client with
-// ContextTimeoutEnabled, a PoolTimeout within Timeout, and no ReadTimeout or WriteTimeout
-// of -2; otherwise a second goroutine does, which takes longer.
+// A caller may send by itself if its context never ends and the client is a redis.Client with
+// ContextTimeoutEnabled and a PoolTimeout within Timeout; otherwise a second goroutine does,
+// which takes longer.
 // benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'

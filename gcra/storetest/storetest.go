@@ -7,8 +7,7 @@
 // depend on the algorithm (see [Algorithm]). A store that keeps no quotas is a
 // [gcra.LimitChecker] that says so.
 //
-// [gcra.Memory] passes: a store of that algorithm which passes decides as Memory does in all of
-// these cases. Tests of the network, of a server that fails and of the memory that keys take are
+// [gcra.Memory] passes. Tests of the network, of a server that fails and of the memory that keys take are
 // the store's own.
 package storetest
 
@@ -50,8 +49,7 @@ type Backend struct {
 type Algorithm int
 
 const (
-	// GCRA is the algorithm of package gcra. Its parts are all but those about sliding
-	// windows.
+	// GCRA is the algorithm of package gcra. It has no parts about sliding windows.
 	GCRA Algorithm = iota
 
 	// Sliding passes at most Count units in any window of length Per, and requires

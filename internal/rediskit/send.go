@@ -25,7 +25,7 @@ func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
 	deadlines := o.ReadTimeout >= 0 && o.WriteTimeout >= 0 // below, go-redis sets none
 
 	// go-redis calls these in the caller's goroutine, and they may ignore the context.
-	functions := o.OnConnect != nil || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
+	functions := o.OnConnect != nil || o.Limiter != nil || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
 	return deadlines && !functions
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
+// limiter is a redis.Limiter, which may take as long as it likes.
+type limiter struct{ redis.Limiter }
+
 // Both settings are needed, and a line at level INFO says so for a client without one of them.
 func TestBoundsCalls(t *testing.T) {
 	const timeout = 50 * time.Millisecond
@@ -24,6 +27,7 @@ func TestBoundsCalls(t *testing.T) {
 		{"both settings and no deadlines", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout, ReadTimeout: -2}), false, false},
 		{"both settings and OnConnect", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout,
 			OnConnect: func(context.Context, *redis.Conn) error { return nil }}), false, false},
+		{"both settings and a Limiter", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout, Limiter: limiter{}}), false, false},
 		{"none", redis.NewClient(&redis.Options{}), false, true},
 		{"no PoolTimeout", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}), false, true},
 		{"no ContextTimeoutEnabled", redis.NewClient(&redis.Options{PoolTimeout: timeout}), false, true},
