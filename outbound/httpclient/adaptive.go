@@ -25,9 +25,9 @@ import (
 //
 // # Algorithm
 //
-// At first the bucket is used as fast as the caller likes. Pacing begins when a response shows less than 8
-// units beyond the requests in flight (less in a small bucket or window), or with a denial. Then requests
-// leave one by one at the rate
+// At first the bucket is used as fast as the caller likes. Pacing begins with a denial, or when a
+// response shows that little remains: in a large bucket less than 8 units beyond the requests in flight.
+// Then requests leave one by one at the rate
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
 //
