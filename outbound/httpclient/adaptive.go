@@ -33,21 +33,21 @@ import (
 //
 // rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. With
 // very many clients their number takes the place of 1.2·reserve, in a fixed window half of it. The
-// exponential acts at once: all clients see the same remaining, so all slow down together while it falls,
-// and use together what accumulates in a pause. The share changes slowly. It follows a common share,
+// exponential changes with each response: clients slow down together while remaining falls, and use
+// together what accumulates in a pause. The share changes slowly. It follows a common share,
 //
 //	(remaining / reserve)⁵, at least 1/256 and at most 1
 //
-// That is a function of remaining alone, so the shares of all clients come to the same value. Remaining
-// settles where the rates of all clients add up to the server's: in a large bucket at about the reserve with
-// one client, at 67 % of it with ten, at 44 % with a hundred.
+// Clients see the same remaining, so their shares become about equal. Remaining settles where
+// their rates add up to the server's: in a large bucket at about the reserve with one client, at 67 % of
+// it with ten, at 44 % with a hundred.
 //
-// If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
-// increase and multiplicative decrease (AIMD) instead. A fixed window, in which the whole limit returns at
-// once, is known by a reset that stays while remaining falls. Clients then use the window evenly.
+// If the server does not tell its rate, or its bucket has one unit, shares are as a rule learned by
+// additive increase and multiplicative decrease (AIMD). A fixed window, in which the whole limit returns at
+// once, is known by a reset that stays while remaining falls. Clients then aim at an even use of it.
 //
 // A denial that the fields do not explain, such as one by a limit per second beside the fields of a daily
-// limit, begins a second rate, which denials and clocks alone determine. The slower of both counts. That
+// limit, begins a second rate, which is learned from denials and clocks. The slower of both counts. That
 // rate alone paces requests to a server that sends no fields.
 //
 // examples/simulate compares this with other strategies in virtual time. docs/outbound.md has figures of
