@@ -57,8 +57,9 @@ import (
 //
 // Where a server does not tell its rate, a client lengthens its interval up to about a minute, or ten if
 // the fields do not explain the denials, so many clients of a slow limit get many denials. A bucket of a
-// few units shows next to nothing before it denies, and several clients do not share it evenly. Nor do
-// clients that are served less than twice in a window, or that learn from denials alone. If the server
+// few units shows little before it denies, and several clients may share it unevenly or leave much of it
+// unused. Clients that are served less than twice in a window, or that learn from denials alone, may be
+// served unevenly. If the server
 // blocks its clients after a denial, each costs the block: use a [Transport] with the limit. With more than
 // about 240 clients of a large bucket, remaining may oscillate. With RateLimit-Remaining alone a small
 // bucket looks like a large one that is almost empty, and clients may leave most of the limit unused for
