@@ -78,12 +78,12 @@ type Adaptive struct {
 	Key func(*http.Request) (string, error)
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
-	// a minute, and under a Transport or Adaptive what is left of its MaxWait. A request that would
-	// have to wait longer fails, as a rule at once. A deadline of the request's
-	// context counts too. With a negative MaxWait every request fails.
+	// a minute, and as Base of a Transport or Adaptive what is left of its MaxWait. A
+	// request that would have to wait longer fails, as a rule at once. A deadline of the
+	// request's context counts too. With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
-	// Denied is as in [Config]; nil means that of a Transport or Adaptive above.
+	// Denied is as in [Config]; nil means that of the Transport or Adaptive whose Base it is.
 	Denied func(*http.Response) (wait time.Duration, denied bool)
 
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
