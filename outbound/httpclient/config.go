@@ -25,9 +25,8 @@ type Config struct {
 	// servers.
 	Store gcra.Store
 
-	// Policies are the limits. A request is charged to all of them or to none.
-	// Without policies a Transport acts only on denials; with an [Adaptive]
-	// as Base there are few of them as a rule.
+	// Policies are the limits. Without policies a Transport acts only on denials;
+	// with an [Adaptive] as Base there are few of them as a rule.
 	Policies []Policy
 
 	// Margin lengthens Per of each limit by this fraction, since some requests take
