@@ -122,7 +122,7 @@ const (
 )
 
 // New returns a Transport. The error joins the mistakes in the configuration
-// ([errors.Join]), each with what would be right.
+// ([errors.Join]).
 func New(cfg Config) (*Transport, error) {
 	cfg.Policies = slices.Clone(cfg.Policies)
 	if err := errors.Join(cfg.check()...); err != nil {
