@@ -20,7 +20,7 @@
 // and paces its requests. It needs no store.
 //
 // Each may be the Base of the other: a Transport on an Adaptive repeats denied requests at the pace
-// of the Adaptive. Both leave the request unchanged.
+// of the Adaptive.
 package httpclient
 
 // Where to change what: transport.go is the Transport, with denial.go for what to send again and pause.go
