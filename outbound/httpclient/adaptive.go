@@ -19,9 +19,9 @@ import (
 //
 // It reads the RateLimit fields of drafts 3 to 11, X-RateLimit-Remaining with its limit and reset, fields
 // of Twitter, Zendesk, Shopify and OpenAI (its limit of requests, not of tokens), and denials as a
-// [Transport] does. A remaining alone is enough; malformed values are ignored. Requests to a server that sends none of them
-// and denies nothing are not delayed. Adaptive returns a denial and does not send the request again: as
-// Base of a [Transport], it paces and the Transport repeats.
+// [Transport] does. A remaining alone is enough; malformed values are ignored. Requests to a server that
+// sends none of them and denies nothing are not delayed. Adaptive returns a denial and does not send the
+// request again: as Base of a [Transport], it paces and the Transport repeats.
 //
 // # Algorithm
 //
@@ -38,9 +38,9 @@ import (
 //
 //	(remaining / reserve)⁵, at least 1/256 and at most 1
 //
-// Clients see the same remaining, so their shares become about equal. Remaining settles where
-// their rates add up to the server's: in a large bucket at about the reserve with one client, at 67 % of
-// it with ten, at 44 % with a hundred.
+// Clients see the same remaining, so their shares become about equal. Remaining settles where their rates
+// add up to the server's: in a large bucket at about the reserve with one client, at 67 % of it with ten,
+// at 44 % with a hundred.
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are as a rule learned by
 // additive increase and multiplicative decrease (AIMD). A fixed window, in which the whole limit returns at
@@ -59,12 +59,11 @@ import (
 // the fields do not explain the denials, so many clients of a slow limit get many denials. A bucket of a
 // few units shows little before it denies, and several clients may share it unevenly or leave much of it
 // unused. Clients that are served less than twice in a window, or that learn from denials alone, may be
-// served unevenly. If the server
-// blocks its clients after a denial, each costs the block: use a [Transport] with the limit. With more than
-// about 240 clients of a large bucket, remaining may oscillate. With RateLimit-Remaining alone a small
-// bucket looks like a large one that is almost empty, and clients may leave most of the limit unused for
-// hours. A fixed window of a few seconds may look like a bucket, and clients may share it unevenly or leave
-// most of it unused.
+// served unevenly. If the server blocks its clients after a denial, each costs the block: use a
+// [Transport] with the limit. With more than about 240 clients of a large bucket, remaining may oscillate.
+// With RateLimit-Remaining alone a small bucket looks like a large one that is almost empty, and clients
+// may leave most of the limit unused for hours. A fixed window of a few seconds may look like a bucket,
+// and clients may share it unevenly or leave most of it unused.
 //
 // With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
 //

@@ -20,12 +20,12 @@ import (
 //
 // # Turns
 //
-// A request is charged to the policies by [turns.Wait], and sent when its turn has
-// come. If that would be after MaxWait, the policy's MaxDelay or the
-// context's deadline, RoundTrip returns an error that wraps a [*turns.WaitError], as a
-// rule at once and with nothing charged. A request whose context ends while it
-// waits is not sent; a turn that it has reserved is lost. Each try takes a turn, since
-// servers may count denied requests.
+// A request is charged to the policies by [turns.Wait], and sent when its turn has come.
+// If that would be after MaxWait, the policy's MaxDelay or the context's deadline,
+// RoundTrip returns an error that wraps a [*turns.WaitError], as a rule at once and with
+// nothing charged. A request whose context ends while it waits is not sent; a turn that
+// it has reserved is lost. Each try takes a turn, since servers may count denied
+// requests.
 //
 // # Denials
 //
