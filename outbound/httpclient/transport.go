@@ -197,7 +197,7 @@ func (t *Transport) handle(r *http.Request, resp *http.Response, answer retryaft
 		return TooLong
 	}
 
-	drain(resp.Body)
+	drain(resp.Body, available(r.Context(), deadline)-wait)
 	if answer.Wait == 0 {
 		_ = sleep(r.Context(), wait, e) // wait, which comes next, also checks the context
 	}
