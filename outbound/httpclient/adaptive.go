@@ -17,37 +17,37 @@ import (
 //
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
-// It reads the RateLimit fields of drafts 3 to 11, X-RateLimit-* and the fields of Twitter, Zendesk,
-// Shopify and OpenAI (its limit of requests, not of tokens), and denials as a [Transport] does. A
-// remaining alone is enough; malformed fields are ignored. Requests to a server that sends none of them
-// and denies nothing are not delayed. Adaptive returns a denial and does not send the request again: as
-// Base of a [Transport], it paces and the Transport repeats.
+// It reads the RateLimit fields of drafts 3 to 11, X-RateLimit-Remaining with its limit and reset, fields
+// of Twitter, Zendesk, Shopify and OpenAI (its limit of requests, not of tokens), and denials as a
+// [Transport] does. A remaining alone is enough; malformed values are ignored. Requests to a server that
+// sends none of them and denies nothing are not delayed. Adaptive returns a denial and does not send the
+// request again: as Base of a [Transport], it paces and the Transport repeats.
 //
 // # Algorithm
 //
-// At first the bucket is used as fast as the caller likes. Pacing begins when a response shows less than 8
-// units beyond the requests in flight (less in a small bucket or window), or with a denial. Then requests
-// leave one by one at the rate
+// At first the bucket is used as fast as the caller likes. Pacing begins with a denial, or when a
+// response shows that little remains: in a large bucket less than 8 units beyond the requests in flight.
+// Then requests leave one by one at the rate
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
 //
 // rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. With
 // very many clients their number takes the place of 1.2·reserve, in a fixed window half of it. The
-// exponential acts at once: all clients see the same remaining, so all slow down together while it falls,
-// and use together what accumulates in a pause. The share changes slowly. It follows a common share,
+// exponential changes with each response: clients slow down together while remaining falls, and use
+// together what accumulates in a pause. The share changes slowly. It follows a common share,
 //
 //	(remaining / reserve)⁵, at least 1/256 and at most 1
 //
-// That is a function of remaining alone, so the shares of all clients come to the same value. Remaining
-// settles where the rates of all clients add up to the server's: in a large bucket at about the reserve with
-// one client, at 67 % of it with ten, at 44 % with a hundred.
+// Clients see the same remaining, so their shares become about equal. Remaining settles where their rates
+// add up to the server's: in a large bucket at about the reserve with one client, at 67 % of it with ten,
+// at 44 % with a hundred.
 //
-// If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
-// increase and multiplicative decrease (AIMD) instead. A fixed window, in which the whole limit returns at
-// once, is known by a reset that stays while remaining falls. Clients then use the window evenly.
+// If the server does not tell its rate, or its bucket has one unit, shares are as a rule learned by
+// additive increase and multiplicative decrease (AIMD). A fixed window, in which the whole limit returns at
+// once, is known by a reset that stays while remaining falls. Clients then aim at an even use of it.
 //
 // A denial that the fields do not explain, such as one by a limit per second beside the fields of a daily
-// limit, begins a second rate, which denials and clocks alone determine. The slower of both counts. That
+// limit, begins a second rate, which is learned from denials and clocks. The slower of both counts. That
 // rate alone paces requests to a server that sends no fields.
 //
 // examples/simulate compares this with other strategies in virtual time. docs/outbound.md has figures of
@@ -57,13 +57,13 @@ import (
 //
 // Where a server does not tell its rate, a client lengthens its interval up to about a minute, or ten if
 // the fields do not explain the denials, so many clients of a slow limit get many denials. A bucket of a
-// few units shows next to nothing before it denies, and several clients do not share it evenly. Nor do
-// clients that are served less than twice in a window, or that learn from denials alone. If the server
-// blocks its clients after a denial, each costs the block: use a [Transport] with the limit. With more than
-// about 240 clients of a large bucket, remaining may oscillate. With RateLimit-Remaining alone a small
-// bucket looks like a large one that is almost empty, and clients may leave most of the limit unused for
-// hours. A fixed window of a few seconds may look like a bucket, and clients may share it unevenly or leave
-// most of it unused.
+// few units shows little before it denies, and several clients may share it unevenly or leave much of it
+// unused. Clients that are served less than twice in a window, or that learn from denials alone, may be
+// served unevenly. If the server blocks its clients after a denial, each costs the block: use a
+// [Transport] with the limit. With more than about 240 clients of a large bucket, remaining may oscillate.
+// With RateLimit-Remaining alone a small bucket looks like a large one that is almost empty, and clients
+// may leave most of the limit unused for hours. A fixed window of a few seconds may look like a bucket,
+// and clients may share it unevenly or leave most of it unused.
 //
 // With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
 //
@@ -77,12 +77,12 @@ type Adaptive struct {
 	Key func(*http.Request) (string, error)
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
-	// a minute, and under a Transport or Adaptive what is left of its MaxWait. A request that would
-	// have to wait longer fails, as a rule at once. A deadline of the request's
-	// context counts too. With a negative MaxWait every request fails.
+	// a minute, and as Base of a Transport or Adaptive what is left of its MaxWait. A
+	// request that would have to wait longer fails, as a rule at once. A deadline of the
+	// request's context counts too. With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
-	// Denied is as in [Config]; nil means that of a Transport or Adaptive above.
+	// Denied is as in [Config]; nil means that of the Transport or Adaptive whose Base it is.
 	Denied func(*http.Response) (wait time.Duration, denied bool)
 
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must

@@ -25,9 +25,8 @@ type Config struct {
 	// servers.
 	Store gcra.Store
 
-	// Policies are the limits. A request is charged to all of them or to none.
-	// Without policies a Transport acts only on denials; with an [Adaptive]
-	// as Base there are few of them as a rule.
+	// Policies are the limits. Without policies a Transport acts only on denials;
+	// with an [Adaptive] as Base there are few of them as a rule.
 	Policies []Policy
 
 	// Margin lengthens Per of each limit by this fraction, since some requests take
@@ -123,7 +122,7 @@ const (
 )
 
 // New returns a Transport. The error joins the mistakes in the configuration
-// ([errors.Join]), each with what would be right.
+// ([errors.Join]).
 func New(cfg Config) (*Transport, error) {
 	cfg.Policies = slices.Clone(cfg.Policies)
 	if err := errors.Join(cfg.check()...); err != nil {

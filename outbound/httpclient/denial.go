@@ -75,12 +75,12 @@ const (
 	drainTimeout = 500 * time.Millisecond
 )
 
-// drain reads the body of a denial, so that its connection can be reused, and closes it.
-func drain(body io.ReadCloser) {
+// drain reads the body of a denial, so that its connection can be reused, and closes it. It takes no longer than most.
+func drain(body io.ReadCloser, most time.Duration) {
 	if body == nil {
 		return // from a Base made for a test
 	}
-	timer := time.AfterFunc(drainTimeout, func() { _ = body.Close() })
+	timer := time.AfterFunc(min(drainTimeout, most), func() { _ = body.Close() })
 	// An error ends the use of the connection; the response is not needed.
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	if timer.Stop() {

@@ -3,6 +3,7 @@ package httpclient
 import (
 	"math"
 	"net"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,12 +32,39 @@ func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stuck{closed: make(chan struct{})}
 		begin := time.Now()
-		drain(s)
+		drain(s, time.Minute)
 		if took := time.Since(begin); s.closes != 1 || took != drainTimeout {
 			t.Errorf("closed %d times, after %v; want once after %v", s.closes, took, drainTimeout)
 		}
 	})
 }
+
+// Nor does such a body delay the next try beyond MaxWait.
+func TestDrainWithinMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const maxWait = 550 * time.Millisecond
+		began := time.Now()
+		tr := Must(New(Config{MaxWait: maxWait, Base: roundTripFunc(func(*http.Request) (*http.Response, error) {
+			if after := time.Since(began); after > maxWait {
+				t.Errorf("a try began after %v; want at most %v", after, maxWait)
+			}
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Body: &stuck{closed: make(chan struct{})}}, nil
+		})}))
+
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := tr.RoundTrip(r)
+		if err == nil {
+			resp.Body.Close()
+		}
+	})
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // The backoff doubles up to maxBackoff, and its random part is at most half of it.
 func TestBackoff(t *testing.T) {

@@ -10,8 +10,8 @@
 //	client := &http.Client{Transport: transport}
 //
 // A [Transport] is for limits that you know, here 25 requests in 5 seconds and 300 a minute:
-// Burst + Count is what a server with windows allows. Each request waits for its turn, in the order of
-// arrival over all processes that share the store. A request that the server still denies, such as
+// Burst + Count is what a server with windows allows. Requests wait for their turns, as a rule in the
+// order of arrival over all processes that share the store. A request that the server still denies, such as
 // with 429 and Retry-After, is sent again after that time, within MaxTries and MaxWait, if it is safe to
 // repeat. Meanwhile other requests of the Transport to that host wait if they have the same Authorization
 // header.
@@ -20,7 +20,7 @@
 // and paces its requests. It needs no store.
 //
 // Each may be the Base of the other: a Transport on an Adaptive repeats denied requests at the pace
-// of the Adaptive. Both leave the request unchanged.
+// of the Adaptive.
 package httpclient
 
 // Where to change what: transport.go is the Transport, with denial.go for what to send again and pause.go

@@ -11,8 +11,8 @@ import (
 // maxHost, in bytes, is the length of the longest name in the DNS (RFC 1035, section 2.3.4).
 const maxHost = 255
 
-// ByHost counts requests by their host, as "host:api.example.com". The port is part of the key,
-// unless it is the default of the scheme. A host of more than 255 bytes is hashed.
+// ByHost counts requests by the host of their URL, as "host:api.example.com". The port is part of
+// the key, unless it is the default of the scheme. A host of more than 255 bytes is hashed.
 func ByHost(r *http.Request) (string, error) {
 	return "host:" + hostOf(r), nil
 }

@@ -20,12 +20,12 @@ import (
 //
 // # Turns
 //
-// A request is charged to all policies or to none by [turns.Wait], and sent when
-// its turn has come. If that would be after MaxWait, the policy's MaxDelay or the
-// context's deadline, RoundTrip returns an error that wraps a [*turns.WaitError], as a
-// rule at once and with nothing charged. A request whose context ends while it
-// waits is not sent; its turn is lost. Each try takes a turn, since servers may
-// count denied requests.
+// A request is charged to the policies by [turns.Wait], and sent when its turn has come.
+// If that would be after MaxWait, the policy's MaxDelay or the context's deadline,
+// RoundTrip returns an error that wraps a [*turns.WaitError], as a rule at once and with
+// nothing charged. A request whose context ends while it waits is not sent; a turn that
+// it has reserved is lost. Each try takes a turn, since servers may count denied
+// requests.
 //
 // # Denials
 //
@@ -59,7 +59,7 @@ import (
 // A denial without a time, or with 0, slows down all requests to that host: they go one
 // by one, at first about as fast as the server answered before, over a second at least,
 // or at 5 a second if that is more. Further denials lower the rate, at most to a request
-// in 5 seconds; without any it rises again, slowly. A request that cannot wait for so long
+// in about 5 seconds; without any it rises again, slowly. A request that cannot wait for so long
 // has a WaitError with the policy "pace".
 //
 // With an [Adaptive] as Base, the Adaptive does this. It also holds back all requests with
@@ -198,7 +198,7 @@ func (t *Transport) handle(r *http.Request, resp *http.Response, answer retryaft
 		return TooLong
 	}
 
-	drain(resp.Body)
+	drain(resp.Body, available(r.Context(), deadline)-wait)
 	if answer.Wait == 0 {
 		_ = sleep(r.Context(), wait, e) // wait, which comes next, also checks the context
 	}
