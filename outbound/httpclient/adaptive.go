@@ -55,15 +55,15 @@ import (
 //
 // # Limitations
 //
-// Where a server does not tell its rate, a client lengthens its interval up to about a minute, or ten if
-// the fields do not explain the denials, so many clients of a slow limit get many denials. A bucket of a
-// few units shows little before it denies, and several clients may share it unevenly or leave much of it
-// unused. Clients that are served less than twice in a window, or that learn from denials alone, may be
-// served unevenly. If the server blocks its clients after a denial, each costs the block: use a
-// [Transport] with the limit. With more than about 240 clients of a large bucket, remaining may oscillate.
-// With RateLimit-Remaining alone a small bucket looks like a large one that is almost empty, and clients
-// may leave most of the limit unused for hours. A fixed window of a few seconds may look like a bucket,
-// and clients may share it unevenly or leave most of it unused.
+// Where a server does not tell its rate, a client lengthens its interval up to about a minute, in some
+// cases ten, so many clients of a slow limit get many denials. A bucket of a few units shows little
+// before it denies, and several clients may share it unevenly or leave much of it unused. Clients that
+// are served less than twice in a window, or that learn from denials alone, may be served unevenly. If
+// the server blocks its clients after a denial, each costs the block: use a [Transport] with the limit.
+// With more than about 240 clients of a large bucket, remaining may oscillate. With RateLimit-Remaining
+// alone a small bucket looks like a large one that is almost empty, and clients may leave most of the
+// limit unused for hours. A fixed window of a few seconds may look like a bucket, and clients may share
+// it unevenly or leave most of it unused.
 //
 // With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
 //
