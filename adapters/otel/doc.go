@@ -76,7 +76,7 @@
 // If a policy has an outcome, the current span of the request, if it is recorded, gets
 // attributes: ratelimit.outcome; ratelimit.policy, a policy that the outcome comes from
 // (as a rule the one closest to its limit); and ratelimit.remaining, that policy's
-// remaining units, unless its limit was not asked, as for a ban. If several limiters
+// remaining units, unless its limit did not decide, as for a ban. If several limiters
 // have the same span, the last one with an outcome overwrites the first two, and
 // ratelimit.remaining if it has that.
 package ratelimitotel
