@@ -68,7 +68,8 @@
 //
 // A request whose key is a subject gets the limit of that override, whatever its plan,
 // unless [middleware.Config] has an Override of the key; with the limit none the policy
-// does not limit it. A subject is a whole key, as the
+// does not limit it. A limit that the store does not keep, such as a quota in a sliding
+// log, follows on_failure. A subject is a whole key, as the
 // policy's key function returns it: "sub:alice", or with keyfunc.JWTSubject
 // "sub:https://login.example.com|alice". Write it in quotes. One that begins with "ip:"
 // is an address or a network, and matches the keys of package keyfunc's address
