@@ -82,8 +82,8 @@ type Charge struct {
 	// ordinary charges, or lets them wait; the debt of a quota ends with its period.
 	Late bool
 
-	// Peek asks what is left: it takes or refunds nothing, whatever Cost is, writes nothing
-	// and is always allowed.
+	// Peek asks what is left: it takes or refunds nothing, whatever valid Cost it has, writes
+	// nothing and is always allowed.
 	Peek bool
 
 	Shadow bool   // taken if its own limit and all that are not shadows allow; never denies the admission
