@@ -32,7 +32,7 @@ import (
 // as in [redis.ParseURL], of a cluster as in [redis.ParseClusterURL], override the
 // settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0.
 //
-// The error names one mistake in the URL, and has a line for each in the Config.
+// The error has a line for a wrong URL, and one for each mistake in the Config.
 func Open(rawURL string, cfg Config) (*Store, error) {
 	o, err := clientOptions(rawURL, cmp.Or(cfg.Timeout, rediskit.DefaultTimeout))
 	if err := errors.Join(err, cfg.check()); err != nil {
