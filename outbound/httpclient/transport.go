@@ -66,7 +66,8 @@ import (
 // its Key for the time of a denial, but for no more than a day.
 //
 // The Transport or the Adaptive keeps all this in memory, of the 1024 hosts or keys that were used
-// last, and at most 4096 pauses. Other processes learn it from their own denials.
+// last, and at most 4096 pauses: beyond that, some end early. Other processes learn it from their
+// own denials.
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
