@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -125,7 +126,7 @@ func (l *looks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // seconds.
 func TestOverridesUnderFaults(t *testing.T) {
 	t.Parallel()
-	redis.SetLogger(silent{}) // dials that fail
+	logging.Disable() // dials that fail
 	for name, start := range map[string]func(*testing.T) *faulty{
 		"killed": killed, "suspended": suspended, "failover": failover, "node killed": nodeKilled, "node suspended": nodeSuspended,
 	} {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
@@ -30,7 +30,7 @@ func (c *command) connect() (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	redis.SetLogger(silent{}) // what fails is returned as an error
+	logging.Disable() // what fails is returned as an error
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patience, patience, patience, patience
 	if len(o.Addrs) > 1 {
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = nodePatience, nodePatience, nodePatience
@@ -53,8 +53,3 @@ func failed(client redis.UniversalClient, err error) error {
 	}
 	return &rediskit.ServerError{Server: address, Problem: problem, Err: err}
 }
-
-type silent struct{}
-
-// Printf implements the interface of [redis.SetLogger].
-func (silent) Printf(context.Context, string, ...any) {}

@@ -114,7 +114,7 @@ func TestProblemsAreLogged(t *testing.T) {
 			}
 			client := &clientLog{hosts: strings.Split(strings.ReplaceAll(u.Host, "localhost", ""), ",")}
 			redis.SetLogger(client)
-			t.Cleanup(logging.Enable) // after Close of the store
+			t.Cleanup(logging.Disable) // after Close of the store
 			log := new(diagtest.Text)
 			r := openStore(t, tt.url, config{Logger: log.Logger()})
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
@@ -45,11 +46,7 @@ func phase(short, full time.Duration) time.Duration {
 }
 
 // go-redis logs each failure.
-func init() { redis.SetLogger(silent{}) }
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
+func init() { logging.Disable() }
 
 // silence is the Logger of limiters whose policies or stores fail on purpose.
 var silence = slog.New(slog.DiscardHandler)

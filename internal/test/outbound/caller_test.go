@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
@@ -49,7 +50,7 @@ type failures struct{ Denied, Store int }
 // callPartner calls from the first line of its input to the end. It prints a line when it is ready, and
 // its failures at the end.
 func callPartner(arg string, in io.Reader, out io.Writer) error {
-	redis.SetLogger(quiet{})
+	logging.Disable()
 	var c calling
 	if err := json.Unmarshal([]byte(arg), &c); err != nil {
 		return err
@@ -113,10 +114,6 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 	running.Wait()
 	return json.NewEncoder(out).Encode(failed)
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 func (c calling) open() (gcra.Store, error) {
 	if c.Log {

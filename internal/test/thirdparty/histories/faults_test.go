@@ -8,17 +8,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // go-redis logs each failure.
-func init() { redis.SetLogger(silent{}) }
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
+func init() { logging.Disable() }
 
 // servers are what a history is of.
 type servers interface {
