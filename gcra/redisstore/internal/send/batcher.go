@@ -204,8 +204,9 @@ func (b *batcher) end(batch *batch, err error) {
 	now := b.sender.Clock.Now()
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
-	// A caller that is answered may call again at once, and is to find what the breaker has learned.
+	// A caller that is answered may call again at once, and is to find what was learned.
 	b.breaker.count(batch.done, err)
+	b.sender.learnTopology(err)
 	if err != nil {
 		b.note(result)
 	}
@@ -224,7 +225,6 @@ func (b *batcher) end(batch *batch, err error) {
 // note does the bookkeeping of a batch.
 func (b *batcher) note(r Result) {
 	r.Open = b.breaker.notClosed.Load()
-	b.sender.learnTopology(r.Err)
 	b.sender.After(r)
 }
 
