@@ -6,8 +6,8 @@
 //
 // The middleware may be used in Use, in Pre, on a group or on a route. In Pre, echo
 // looks for the route only later, so this package asks the router for it. Put
-// middleware that rewrites the path or the method in front of the limiter, so that
-// limiter and router see the same request.
+// middleware that rewrites the path or the method in Pre, in front of the limiter, so
+// that limiter and router see the same request.
 //
 // For echo v5 use adapters/echov5.
 //
