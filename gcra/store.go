@@ -77,9 +77,10 @@ type Charge struct {
 	MaxDebt  int64         // units by which Late may overdraw the bucket; 0 means none
 
 	// Late takes what a request has cost, once that is known. It is never denied and never
-	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
-	// says how many; in an admission that is denied it takes none. A bucket in debt denies
-	// ordinary charges, or lets them wait; the debt of a quota ends with its period.
+	// delayed: it takes Cost units, or as many as are left with MaxDebt (without it in the
+	// bucket that keys of a full [Memory] share), and Result.Taken says how many; in an
+	// admission that is denied it takes none. A bucket in debt denies ordinary charges, or
+	// lets them wait; the debt of a quota ends with its period.
 	Late bool
 
 	// Peek asks what is left: it takes or refunds nothing, whatever valid Cost it has, writes

@@ -28,7 +28,7 @@ type Config struct {
 
 	// Logger gets a line when a problem with Redis begins, at most one in five minutes
 	// while it lasts, and one when an outage that was logged is over. A call that fails
-	// between others that are answered is no problem yet, unless the set-up is the cause.
+	// between others that are answered is no problem yet, unless its level is ERROR.
 	// Problems are at level ERROR, such as a wrong password, or WARN, such as a server
 	// that does not answer; hints and the end of an outage are at INFO. Problems and hints
 	// have an attribute code that docs/troubleshooting.md explains. Nil means [slog.Default].

@@ -21,6 +21,27 @@ func TestLocalStartsFromRedis(t *testing.T) {
 	}
 }
 
+// A share of an unused quota has room for one request, and says so, also when another limit denies.
+func TestLocalRemainingOfASmallQuota(t *testing.T) {
+	local := newStore(t, redistest.Any(t), config{}).Local(3)
+	small := gcra.Charge{Subject: "s", Policy: "small", Limit: gcra.Quota(2, gcra.Yearly)}
+	never := hourly("s", 1)
+	never.Cost = 2
+	charges := []gcra.Charge{small, never}
+	if allowed, err := local.Take(t.Context(), charges); err != nil || allowed || charges[0].Result.Remaining != 1 {
+		t.Errorf("2 a year for 3 servers, beside a denial: got %+v, %v; want 1 remaining", charges[0].Result, err)
+	}
+	if got, err := gcra.Peek(t.Context(), local, small); err != nil || got.Remaining != 1 {
+		t.Errorf("2 a year for 3 servers, unused: got %+v, %v; want 1 remaining", got, err)
+	}
+	if got := gcratest.MustTake(t, local, small)[0].Result; !got.Allowed || got.Remaining != 0 {
+		t.Errorf("the first request: got %+v; want it allowed, and 0 remaining", got)
+	}
+	if got, err := gcra.Peek(t.Context(), local, small); err != nil || got.Remaining != 0 {
+		t.Errorf("after it: got %+v, %v; want 0 remaining", got, err)
+	}
+}
+
 // What Redis has charged and what this server has granted alone count together before the report, of a rate and a quota.
 func TestUnreportedCountsBesideRedis(t *testing.T) {
 	for _, limit := range []gcra.Limit{gcra.PerHour(10), gcra.Quota(10, gcra.Yearly)} {

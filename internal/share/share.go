@@ -81,7 +81,11 @@ func Results(charges, parts []gcra.Charge, n int) {
 		wider := part.Limit.Capacity() - capacity(c.Limit, int64(n))
 		c.Result.Remaining = max(c.Result.Remaining-wider, 0)
 		if c.Limit.IsQuota() {
+			unused := c.Result.Remaining == c.Limit.Capacity()
 			c.Result.Remaining /= int64(n)
+			if unused { // rule 1 of Store
+				c.Result.Remaining = max(c.Result.Remaining, 1)
+			}
 			c.Result.Taken /= int64(n)
 		}
 
