@@ -38,7 +38,7 @@ import (
 // or if it is 0, the request is sent again after a random time of up to half a second,
 // doubled with each try up to ten seconds.
 //
-// Config.Denied adds other denials, such as those of a partner that denies with a 400.
+// Config.Denied can add other denials, such as those of a partner that denies with a 400.
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe to
 // repeat, if MaxTries were denied, and at once if the wait that it asks for would exceed
