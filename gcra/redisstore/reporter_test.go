@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -250,22 +251,62 @@ func TestUnreportedAfterTheClockWentBack(t *testing.T) {
 	})
 }
 
-// Units that were granted under a limit of an hour each deny no longer than B·T of a new limit,
-// as in Redis.
+// Units that were granted under a limit of an hour each deny no longer than B·T of a new limit, as in Redis. So it is when
+// the first request under the new limit comes between a report and its reply.
 func TestUnreportedUnderAnotherLimit(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client()
 	cfg := config{Prefix: newPrefix()}
-	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
-	old := hourly("s", 10)
-	full := old
+	full := hourly("s", 10)
 	full.Cost = 10
-	gcratest.MustTake(t, other, full) // so that nothing can be charged
-	whenReporting(t, client, 1, func() { granted(t, r, 1, old) })
-	redistest.Eventually(t, patience, "a request to pass", func() bool {
-		res, err := gcra.Take(t.Context(), r, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10), Cost: 1})
-		return err == nil && res.Allowed
-	})
+	gcratest.MustTake(t, newStore(t, client, cfg), full) // so that nothing can be charged
+
+	replies := make(heldReplies, 1)
+	client.AddHook(replies)
+	r := newStore(t, client, cfg)
+	granted(t, r, 1, hourly("s", 10))
+	reply := <-replies
+	replies <- nil
+	underAnotherLimit(t, r)
+	close(reply)
+	redistest.Eventually(t, patience, "a request to pass", func() bool { return underAnotherLimit(t, r) })
+}
+
+// heldReplies gets a channel, if it has room, when Redis has answered a report. The reply comes when the channel is closed.
+type heldReplies chan chan struct{}
+
+func (heldReplies) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (heldReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h heldReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		reply := make(chan struct{})
+		select {
+		case h <- reply:
+			<-reply
+		default:
+		}
+		return err
+	}
+}
+
+// They deny no longer during an outage either.
+func TestUnreportedUnderAnotherLimitInAnOutage(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	r := newStore(t, patientClient(t, proxy.Addr), config{})
+	charge := hourly("s", 10)
+	charge.Cost = 9
+	gcratest.MustTake(t, r, charge)
+	proxy.Refuse()
+	granted(t, r, 1, hourly("s", 10))
+	redistest.Eventually(t, patience, "a request to pass", func() bool { return underAnotherLimit(t, r.Local(1)) })
+}
+
+func underAnotherLimit(t *testing.T, s gcra.Store) bool {
+	res, err := gcra.Take(t.Context(), s, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10), Cost: 1})
+	return err == nil && res.Allowed
 }
 
 // Units are counted as the units that they were when the limit has changed before they are reported.

@@ -26,8 +26,8 @@ import (
 //     refunded after it was sent the size of that part is not given back. Nothing is given back twice.
 //  6. known is the TAT of the last answer of Redis or, before the first, of the local store.
 //  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and,
-//     of a rate, known come down to its Top. A late charge of a rate does not know the clamp of its limit: it only raises room
-//     and Top, to its Room.
+//     of a rate, known come down to its Top, and from to that and patience. A late charge of a rate does not know the clamp of
+//     its limit: it only raises room and Top, to its Room.
 //  8. units were granted and do not count as reported. rest is what was reported and is not yet a whole unit, with half a
 //     unit for rounding: 0 <= rest < T after each report.
 type bucket struct {
@@ -107,17 +107,25 @@ func (b *bucket) follow(c *buckets.Charge, now int64) {
 
 	b.level = min(b.level, c.Top)
 	b.sent = min(b.sent, b.level)
-	if c.Periods == nil { // that of a quota is ahead of the end of its period
-		b.known = min(b.known, now+c.Top)
-	}
 	b.charge.Top, b.room, b.next = c.Top, c.Top, 0
+	if c.Periods == nil {
+		latest := now + c.Top
+		b.known = min(b.known, latest)
+		if b.n > 1 {
+			latest += tat.Ticks(patience)
+		}
+		b.from = min(b.from, latest)
+	}
 }
 
 // ended reports whether nothing is unreported, and no reply is missing that matters.
 func (b *bucket) ended() bool { return b.level == 0 && b.back == 0 }
 
-// learn records the TAT of an answer.
-func (b *bucket) learn(known int64) {
+// learn records the TAT of an answer, which may be to a call under another limit.
+func (b *bucket) learn(known, now int64) {
+	if b.charge.Periods == nil { // that of a quota is ahead of the end of its period
+		known = min(known, now+b.charge.Top)
+	}
 	b.known = known
 	b.wait(known)
 }
@@ -163,7 +171,7 @@ func (b *bucket) record(charged, known, now int64) (units int64, refund buckets.
 
 	b.level -= min(charged, b.sent)
 	b.id, b.sent, b.back = "", 0, 0
-	b.learn(known)
+	b.learn(known, now)
 	b.bePatient(now)
 
 	b.rest += charged

@@ -110,8 +110,8 @@ func (g *Grants) Ahead(c *buckets.Charge, base, now int64) (ahead int64) {
 // a server's share is no earlier.
 func (g *Grants) Learn(hash uint64, known, now int64) (at int64, unreported bool) {
 	g.with(hash, now, func(b *bucket) {
-		b.learn(known)
-		at, unreported = known+b.level, true
+		b.learn(known, now)
+		at, unreported = b.known+b.level, true
 	})
 	return at, unreported
 }
