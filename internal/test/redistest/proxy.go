@@ -14,11 +14,11 @@ import (
 // is named after a fault takes effect at once, for open connections too, and
 // stays in effect until another is called. All are safe for concurrent use.
 //
-// CutAfter and DropReply do not affect the handshake of a connection (HELLO, AUTH,
-// CLIENT, SELECT, READONLY, COMMAND and CLUSTER): its replies are forwarded and not
-// counted, so that the command under test fails and not the connection that a client
-// opens to retry it. For this the proxy assumes that requests and replies alternate
-// on a connection, as with go-redis.
+// CutAfter and DropReply do not affect the commands that clients send by themselves (HELLO, AUTH,
+// CLIENT, SELECT, READONLY, COMMAND, CLUSTER and PING): their replies are forwarded and not
+// counted, so that the command under test fails, and neither the connection that a client
+// opens to retry it nor the heartbeat of a ring. For this the proxy assumes that requests and
+// replies alternate on a connection, as with go-redis.
 type Proxy struct {
 	Addr string // "127.0.0.1:port", the same after a [Proxy.Refuse]
 

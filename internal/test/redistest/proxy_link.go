@@ -18,13 +18,13 @@ type link struct {
 	cancel context.CancelFunc
 
 	// These are guarded by proxy.mu.
-	server    *net.TCPConn // nil until the first request that is forwarded
-	holed     bool         // bytes have been lost
-	handshake bool         // the last request was part of the handshake
-	turn      int          // the mode's, when passed was last zero
-	passed    int          // bytes of reply towards cutAfter
-	sent      time.Time    // when bandwidth is free for the next request
-	replied   time.Time    // when it is free for the next reply
+	server  *net.TCPConn // nil until the first request that is forwarded
+	holed   bool         // bytes have been lost
+	own     bool         // the last request was one of ownCommands
+	turn    int          // the mode's, when passed was last zero
+	passed  int          // bytes of reply towards cutAfter
+	sent    time.Time    // when bandwidth is free for the next request
+	replied time.Time    // when it is free for the next reply
 }
 
 // piece is a part of a reply on its way to the client.
@@ -112,7 +112,7 @@ func (l *link) request(b []byte) (server *net.TCPConn, due time.Time, ok bool) {
 
 	due = p.mode.due(len(b), p.mode.requests, &l.sent)
 	if name, found := command(b); found {
-		l.handshake = ownCommands[name]
+		l.own = ownCommands[name]
 	}
 	server = l.server
 	target := p.target
@@ -188,7 +188,7 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 		return piece{}, false
 
 	case cutAfter:
-		if l.handshake {
+		if l.own {
 			break
 		}
 		if l.turn != p.turn {
@@ -199,7 +199,7 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 		last = l.passed == p.mode.n
 
 	case dropReply:
-		if l.handshake {
+		if l.own {
 			break
 		}
 		p.dropped++
@@ -259,7 +259,7 @@ func (l *link) mayDeliver() bool {
 
 // ownCommands are the commands that clients send by themselves.
 var ownCommands = map[string]bool{
-	"HELLO": true, "AUTH": true, "CLIENT": true, "SELECT": true, "READONLY": true, "COMMAND": true, "CLUSTER": true,
+	"HELLO": true, "AUTH": true, "CLIENT": true, "SELECT": true, "READONLY": true, "COMMAND": true, "CLUSTER": true, "PING": true,
 }
 
 // command is the name of the command that begins at b, in capitals.
