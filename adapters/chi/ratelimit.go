@@ -45,7 +45,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			known := r.Pattern
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-				known = templates.Pattern(r.Method, mounts.find(rctx, r))
+				known = templates.Pattern(cmp.Or(rctx.RouteMethod, r.Method), mounts.find(rctx, r))
 			} else if around != nil {
 				known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
 			}
