@@ -22,9 +22,10 @@ const ipv6Bits = 64
 // wider ones). No header changes the key.
 //
 // Use it where clients connect to this server directly. Behind a proxy it counts the
-// proxy; use [TrustedProxies] there. Do not run it after middleware that overwrites
-// r.RemoteAddr from a header (chi's RealIP, gorilla's ProxyHeaders): a client that can send
-// the header then chooses its key.
+// proxy, unless the listener reads the PROXY protocol; use [TrustedProxies] there. Do not run
+// it, or another function of an address, after middleware that overwrites r.RemoteAddr from a
+// header (chi's RealIP, gorilla's ProxyHeaders): a client that can send the header then
+// chooses its key.
 //
 // An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
 // addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
