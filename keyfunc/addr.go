@@ -77,7 +77,8 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 //	keyfunc.IPv6Prefix(56, keyfunc.RemoteAddr)
 //
 // It leaves other results of key unchanged: IPv4 addresses, identities, errors
-// and keys of [Join]. So wrap the address function itself.
+// and keys of [Join]. So wrap the address function itself. An override of a narrower
+// network, in a file of policies, applies to none of these keys.
 //
 // IPv6Prefix panics if key is nil or bits is not 32 to 64: a wider network may be
 // that of several providers, and in a narrower one a customer could choose its bucket.
