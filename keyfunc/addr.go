@@ -22,9 +22,10 @@ const ipv6Bits = 64
 // wider ones). No header changes the key.
 //
 // Use it where clients connect to this server directly. Behind a proxy it counts the
-// proxy; use [TrustedProxies] there. Do not run it after middleware that overwrites
-// r.RemoteAddr from a header (chi's RealIP, gorilla's ProxyHeaders): a client that can send
-// the header then chooses its key.
+// proxy, unless the listener reads the PROXY protocol; use [TrustedProxies] there. Do not run
+// it, or another function of an address, after middleware that overwrites r.RemoteAddr from a
+// header (chi's RealIP, gorilla's ProxyHeaders): a client that can send the header then
+// chooses its key.
 //
 // An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
 // addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
@@ -76,7 +77,8 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 //	keyfunc.IPv6Prefix(56, keyfunc.RemoteAddr)
 //
 // It leaves other results of key unchanged: IPv4 addresses, identities, errors
-// and keys of [Join]. So wrap the address function itself.
+// and keys of [Join]. So wrap the address function itself. An override of a narrower
+// network, in a file of policies, applies to none of these keys.
 //
 // IPv6Prefix panics if key is nil or bits is not 32 to 64: a wider network may be
 // that of several providers, and in a narrower one a customer could choose its bucket.

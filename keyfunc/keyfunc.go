@@ -20,7 +20,7 @@
 //
 // Use the first line that applies:
 //
-//	clients send a JWT                             JWTSubject
+//	clients send a bearer JWT                      JWTSubject
 //	other middleware authenticates first           Subject
 //	clients send an API key                        APIKey
 //	clients connect to this server directly        RemoteAddr

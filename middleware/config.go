@@ -122,7 +122,8 @@ type Policy struct {
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
 	// "/files/*path", "/v1.*") mean the same. "/api" is nothing below it, "/api/" is
-	// "/api" and all below. Empty means every request.
+	// "/api" and all below. A host is compared with the Host field, which clients choose: leave
+	// it out where the server also serves requests for other hosts. Empty means every request.
 	//
 	// A request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a

@@ -127,7 +127,8 @@ func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 	var apart string
 	var rest []check
 	for i, own := range p.routes {
-		if !own.MatchMethod(r.Method) {
+		// The methods differ if middleware has rewritten the request's after the router found the route.
+		if !own.MatchMethod(r.Method) && !own.MatchMethodOf(route) {
 			continue
 		}
 

@@ -9,7 +9,8 @@
 // Use, so this package asks the router for it.
 //
 // Put middleware that rewrites the path, such as chi's StripSlashes, in front of the
-// limiter, so that limiter and router see the same path.
+// limiter, so that limiter and router see the same path. What a policy has as text on a
+// parameter of the route is compared with r.URL, which chi's URLFormat does not change.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -45,7 +46,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			known := r.Pattern
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-				known = templates.Pattern(r.Method, mounts.find(rctx, r))
+				known = templates.Pattern(cmp.Or(rctx.RouteMethod, r.Method), mounts.find(rctx, r))
 			} else if around != nil {
 				known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
 			}

@@ -237,3 +237,44 @@ func TestMountRoot(t *testing.T) {
 		}
 	}
 }
+
+// A client that rewrites the method after chi has found the route, or the router in which it looks
+// for it, escapes no policy of the route.
+func TestMethodOverride(t *testing.T) {
+	override := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Method = r.Header.Get("X-HTTP-Method-Override")
+			next.ServeHTTP(w, r)
+		})
+	}
+
+	for where, mount := range map[string]func(r chi.Router, limit use, login http.HandlerFunc){
+		"With": func(r chi.Router, limit use, login http.HandlerFunc) { r.With(override, limit).Post("/login", login) },
+		"Group": func(r chi.Router, limit use, login http.HandlerFunc) {
+			r.Group(func(r chi.Router) { r.Use(override, limit); r.Post("/login", login) })
+		},
+		"Use of a mounted router": func(r chi.Router, limit use, login http.HandlerFunc) {
+			r.Route("/", func(r chi.Router) { r.Use(override, limit); r.Post("/login", login) })
+		},
+	} {
+		served, keys := 0, map[string]bool{}
+		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+			ratelimit.Policy{Name: "login", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1), Routes: []string{"POST /login"}},
+			ratelimit.Policy{Name: "by route", Limit: gcra.PerSecond(100), Key: func(r *http.Request) (string, error) {
+				key, err := keyfunc.Route(r)
+				keys[key] = true
+				return key, err
+			}})
+
+		router := chi.NewRouter()
+		mount(router, limit, func(http.ResponseWriter, *http.Request) { served++ })
+		for _, method := range []string{"POST", "GET", "DELETE", "BREW"} {
+			r := httptest.NewRequest("POST", "/login", nil)
+			r.Header.Set("X-HTTP-Method-Override", method)
+			router.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if served != 1 || len(keys) != 1 {
+			t.Errorf("%s: got %d requests, routes %v; want 1, POST /login", where, served, keys)
+		}
+	}
+}

@@ -16,6 +16,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -42,7 +43,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
-			r := middleware.WithRoute(c.Request(), templates.Pattern(c.Request().Method, route(c)), c)
+			r := middleware.WithRoute(c.Request(), templates.Pattern(method(c), route(c)), c)
 			r, ok := l.Allow(writer(c.Response()), r)
 			c.SetRequest(r)
 			if !ok {
@@ -51,6 +52,12 @@ func From(l *Limiter) echo.MiddlewareFunc {
 			return next(c)
 		}
 	}
+}
+
+// method returns the method of the route that echo has found, which is not that of a request
+// which MethodOverride has changed since, or else the request's.
+func method(c *echo.Context) string {
+	return cmp.Or(pattern.Standard(c.RouteInfo().Method), c.Request().Method)
 }
 
 // route returns the path of the route that serves the request, or "" if it is not

@@ -8,6 +8,7 @@ import (
 
 	echov4 "github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v5"
+	echomiddleware "github.com/labstack/echo/v5/middleware"
 
 	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
 	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
@@ -193,5 +194,22 @@ func TestEchoLastParameterAround(t *testing.T) {
 		if served != burst {
 			t.Errorf("around %s: GET /search/:q served %d requests; want %d", where, served, burst)
 		}
+	}
+}
+
+// A client that rewrites the method after echo has found the route escapes no policy of the route.
+func TestEchoMethodOverride(t *testing.T) {
+	served := 0
+	e := echo.New()
+	e.Use(echomiddleware.MethodOverride(), viaecho.New(middleware.Config{Store: gcra.NewMemory()},
+		middleware.Policy{Name: "login", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1), Routes: []string{"POST /login"}}))
+	e.POST("/login", func(*echo.Context) error { served++; return nil })
+	for _, method := range []string{"", "GET", "DELETE", "BREW"} {
+		r := httptest.NewRequest("POST", "/login", nil)
+		r.Header.Set(echo.HeaderXHTTPMethodOverride, method)
+		e.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if served != 1 {
+		t.Errorf("got %d requests; want 1", served)
 	}
 }

@@ -4,7 +4,9 @@
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	))
 //
-// The middleware may be used on the engine, on a group or on a route.
+// The middleware may be used on the engine, on a group or on a route. Put middleware that
+// rewrites the path or the method around the engine, so that limiter and router see the same
+// request.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 //

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"encoding/base64"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -54,8 +55,11 @@ func newRequest(ctx context.Context, method string) *http.Request {
 // remoteAddr returns the address of the peer. On a Unix socket the client chooses its
 // name, which may look like an address.
 func remoteAddr(p *peer.Peer) string {
-	if p.Addr == nil || strings.HasPrefix(p.Addr.Network(), "unix") {
+	if p.Addr == nil || onUnix(p.Addr) || onUnix(p.LocalAddr) {
 		return "@"
 	}
 	return p.Addr.String()
 }
+
+// onUnix reports whether the address is of a Unix socket. Behind Server.ServeHTTP only the local one says so.
+func onUnix(addr net.Addr) bool { return addr != nil && strings.HasPrefix(addr.Network(), "unix") }

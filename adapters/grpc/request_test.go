@@ -150,7 +150,10 @@ func TestUnixSocket(t *testing.T) {
 	}
 	memory := bufconn.Listen(1 << 16)
 	var got []string
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
+	var peer string
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(r *http.Request, d *ratelimit.Decision) {
+		got, peer = append(got, d.Results[0].Subject), r.RemoteAddr
+	}},
 		ratelimit.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5)})
 	serveOn(t, l, new(service), limited(limit)...)
 	serveOn(t, memory, new(service), limited(limit)...)
@@ -179,6 +182,9 @@ func TestUnixSocket(t *testing.T) {
 		}
 		if !slices.Equal(got, []string{""}) {
 			t.Errorf("%s: got keys %q; want an anonymous one", name, got)
+		}
+		if name != "bufconn" && peer != "@" {
+			t.Errorf("%s: got RemoteAddr %q; want @", name, peer)
 		}
 		got = nil
 	}

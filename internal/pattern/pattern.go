@@ -196,6 +196,9 @@ func (p *Pattern) MatchMethod(method string) bool {
 		strings.EqualFold(p.method, http.MethodGet) && strings.EqualFold(method, http.MethodHead)
 }
 
+// MatchMethodOf reports whether the pattern matches the route's method.
+func (p *Pattern) MatchMethodOf(route *Pattern) bool { return p.MatchMethod(route.method) }
+
 // MatchHost reports whether the pattern matches a Host field. Case, port and a trailing dot do not
 // matter.
 func (p *Pattern) MatchHost(host string) bool {
