@@ -89,7 +89,8 @@ type Store struct {
 //   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls: some batches
 //     are pipelines, which otherwise have a pool of their own.
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
-//     redis.Client, whose context never ends, a switch of goroutines.
+//     redis.Client, whose context never ends, a switch of goroutines. A hook of such a client
+//     must return when its context ends, or this caller waits beyond Timeout.
 //
 // Batches on a cluster or ring may go to the clients of its nodes. Add hooks in OnNewNode of a
 // [redis.ClusterClient] or in NewClient of [redis.RingOptions], or they do not see all commands.
