@@ -501,11 +501,11 @@ func TestRingMovesKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	down := map[string]*redistest.Proxy{a.Addr: a, b.Addr: b}[shard.Options().Addr]
-	down.Refuse()
+	proxy := map[string]*redistest.Proxy{a.Addr: a, b.Addr: b}[shard.Options().Addr]
+	proxy.Refuse()
 	redistest.Eventually(t, patience, "a second burst", func() bool { return denied() && passed > 5 })
 
-	down.Pass()
+	proxy.Pass()
 	redistest.Eventually(t, patience, "the shard again", func() bool { return ring.Len() == 2 })
 	for range 10 {
 		denied()
