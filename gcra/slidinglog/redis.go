@@ -32,7 +32,8 @@ import (
 // With other clients, an admission of one subject is atomic. One of several
 // subjects first evaluates all of them and then takes from all; if another admission came in
 // between, it gives back what it took. For a round trip, or longer if giving back fails, a
-// subject may then look more charged than it is.
+// subject may then look more charged than it is. A ring gives the keys of a shard that is down
+// to the others, where their logs are empty: keep no strict limit on one.
 //
 // A charge is made at most once: if a reply is lost, it may have been made, but
 // never twice. If Redis does not answer within [Config].Timeout, Take returns an error. A
