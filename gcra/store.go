@@ -37,8 +37,8 @@ type Store interface {
 // of a key, if there is one. For other stores middleware makes a [Memory], which starts with
 // full buckets. The store of package redisstore is a LocalStore.
 //
-// A store that wraps a LocalStore by embedding the interface Store needs a Local
-// method of its own.
+// A store that wraps another by embedding the interface Store hides its Local, Stats and
+// CheckLimit. One that changes the charges needs a Local of its own, which changes them too.
 type LocalStore interface {
 	Store
 

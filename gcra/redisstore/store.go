@@ -50,9 +50,9 @@ import (
 // time that the store expects there, and if Redis finds itself in none of them it
 // is asked once more.
 //
-// On a single Redis (also behind Sentinel) an admission is atomic whatever its
+// With a [redis.Client] of a single Redis (also behind Sentinel) an admission is atomic whatever its
 // keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Until then,
-// and always on a cluster, on one endpoint of a cluster and on a ring, it is divided into one for
+// and always on one endpoint of a cluster and with other clients, it is divided into one for
 // each subject, in parallel. If one of them is denied or fails, the others are refunded: for the
 // time of a call, or longer if a refund fails, a subject may look more charged than it is. Charges of one subject always share a slot, so admissions of one subject stay atomic.
 //
@@ -89,7 +89,8 @@ type Store struct {
 //   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls: some batches
 //     are pipelines, which otherwise have a pool of their own.
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
-//     redis.Client, whose context never ends, a switch of goroutines.
+//     redis.Client, whose context never ends, a switch of goroutines. A hook of such a client
+//     must return when its context ends, or this caller waits beyond Timeout.
 //
 // Batches on a cluster or ring may go to the clients of its nodes. Add hooks in OnNewNode of a
 // [redis.ClusterClient] or in NewClient of [redis.RingOptions], or they do not see all commands.

@@ -476,3 +476,41 @@ func TestKindOnARingThatReshards(t *testing.T) {
 		neverWrong(t, r)
 	}
 }
+
+// A shard that does not answer loses its keys to the others, where buckets start full.
+func TestRingMovesKeys(t *testing.T) {
+	t.Parallel()
+	a, b := redistest.NewProxy(t, redistest.Start(t).Addr), redistest.NewProxy(t, redistest.Start(t).Addr)
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"a": a.Addr, "b": b.Addr}, HeartbeatFrequency: 50 * time.Millisecond, ReadTimeout: patience,
+	})
+	t.Cleanup(func() { ring.Close() })
+	r := newStore(t, ring, config{Timeout: patience, DenialTTL: -1, Logger: quiet})
+
+	passed := 0
+	denied := func() bool {
+		result, err := gcra.Take(t.Context(), r, hourly("x", 5))
+		if result.Allowed {
+			passed++
+		}
+		return err == nil && !result.Allowed
+	}
+	redistest.Eventually(t, patience, "a denial", denied)
+
+	shard, err := ring.GetShardClientForKey("{x}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := map[string]*redistest.Proxy{a.Addr: a, b.Addr: b}[shard.Options().Addr]
+	proxy.Refuse()
+	redistest.Eventually(t, patience, "a second burst", func() bool { return denied() && passed > 5 })
+
+	proxy.Pass()
+	redistest.Eventually(t, patience, "the shard again", func() bool { return ring.Len() == 2 })
+	for range 10 {
+		denied()
+	}
+	if passed != 10 {
+		t.Errorf("got %d requests; want two bursts of 5", passed)
+	}
+}

@@ -22,17 +22,18 @@ import (
 // A log is the list <Prefix>{<subject>}:<policy>, escaped and hashed like the keys
 // of redisstore.Store. It expires when its window is empty.
 //
-// On a single Redis, also behind Sentinel, every admission is atomic: one script has
+// With a [redis.Client], also one for Sentinel, every admission is atomic: one script has
 // the keys of all its subjects. The store does not test whether one address is one
 // server. Behind one that is several, give an admission one subject: with several, a
 // service that hides a cluster answers an error such as CROSSSLOT, and a proxy that
 // chooses the server by the first key makes limits looser without an error. A proxy that
 // ignores hash tags does so for the policies of one subject, too.
 //
-// On a cluster or a ring, an admission of one subject is atomic. One of several
+// With other clients, an admission of one subject is atomic. One of several
 // subjects first evaluates all of them and then takes from all; if another admission came in
 // between, it gives back what it took. For a round trip, or longer if giving back fails, a
-// subject may then look more charged than it is.
+// subject may then look more charged than it is. A ring gives the keys of a shard that is down
+// to the others, where their logs are empty: keep no strict limit on one.
 //
 // A charge is made at most once: if a reply is lost, it may have been made, but
 // never twice. If Redis does not answer within [Config].Timeout, Take returns an error. A

@@ -67,7 +67,7 @@
 //
 // A caller may send by itself if its context never ends and the client is a redis.Client with
 // ContextTimeoutEnabled and a PoolTimeout within Timeout; otherwise a second goroutine does,
-// which takes longer.
+// which takes longer. A hook of such a client must return when its context ends.
 // benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'

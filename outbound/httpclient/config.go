@@ -21,7 +21,7 @@ type Config struct {
 	// Store holds the limits' state; processes share it through Redis. Required with
 	// Policies. If it returns an error, the try is not sent and RoundTrip's error
 	// wraps that one: without the store a process does not know when its turn
-	// is. Give a redisstore.Store a Timeout of some seconds here; its default is for
+	// is. Give a store in Redis a Timeout of some seconds here; its default is for
 	// servers.
 	Store gcra.Store
 
