@@ -92,6 +92,9 @@ func writeProblem(w http.ResponseWriter, r *http.Request, d *Decision) {
 
 	p := problems[status]
 	p.Status, p.Detail, p.Violated = status, cmp.Or(d.banned(), p.Detail), d.violated()
+	if d.Delay > 0 {
+		p.Detail = "The request was cancelled while a rate limit held it back."
+	}
 	body := json.NewEncoder(w)
 	body.SetEscapeHTML(false)
 	_ = body.Encode(p) // a client that has gone needs no answer

@@ -2,7 +2,9 @@ package middleware_test
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +97,9 @@ func TestMaxDelayEndsWithTheContext(t *testing.T) {
 		res, d := allow(l, get("/").WithContext(ctx))
 		if time.Since(start) != time.Second || res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" {
 			t.Errorf("got %d after %v; want 503 after 1s", res.StatusCode, time.Since(start))
+		}
+		if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), "cancelled while a rate limit held it back") {
+			t.Errorf("got %s; want a body that says why", body)
 		}
 
 		// Observers have got the Decision before: it stays as it is.

@@ -57,6 +57,7 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"google.golang.org/grpc"
@@ -114,13 +115,16 @@ func (i *Interceptors) limit(ctx context.Context, method, route string, next fun
 		c = &call{fields: http.Header{}}
 	}
 	r, denied := i.limiter.Admit(c.fields, middleware.WithRoute(newRequest(ctx, method), route, c))
-	if denied == nil {
-		err = next(r.Context(), c)
-	} else {
-		err = c.deny(denied)
-	}
 	if !nested {
-		c.finish(ctx, err)
+		defer func() { c.finish(ctx, err) }()
 	}
+	if denied != nil {
+		return c.deny(denied)
+	}
+	err = errPanicked // unless next returns
+	err = next(r.Context(), c)
 	return err
 }
+
+// errPanicked stands for the error of a call whose handler has panicked.
+var errPanicked = errors.New("the handler has panicked")

@@ -258,3 +258,23 @@ func TestHeldBackCallEnds(t *testing.T) {
 		t.Errorf("third call: got delay %v; want nearly two hours, as the second is charged", d.Delay)
 	}
 }
+
+// A call whose handler panics has the RateLimit fields of a call that fails.
+func TestPanicHasFields(t *testing.T) {
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+		ratelimit.Policy{Name: "calls", Key: key("k"), Limit: gcra.PerMinute(10)})
+	recovers := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+		defer func() {
+			if recover() != nil {
+				err = status.Error(codes.Internal, "panic")
+			}
+		}()
+		return next(ctx, req)
+	}
+
+	panics := &service{unary: func(context.Context) error { panic("of the handler") }}
+	a := call(t.Context(), dial(t, serve(t, panics, grpc.ChainUnaryInterceptor(recovers, limit.Unary()))))
+	if got := a.trailer.Get("ratelimit-remaining"); a.Code() != codes.Internal || len(got) != 1 || got[0] != "9" {
+		t.Errorf("got %v, trailer %v; want Internal and ratelimit-remaining 9", a.Status, a.trailer)
+	}
+}

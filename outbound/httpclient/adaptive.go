@@ -79,7 +79,8 @@ type Adaptive struct {
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and as Base of a Transport or Adaptive what is left of its MaxWait. A
 	// request that would have to wait longer fails, as a rule at once. A deadline of the
-	// request's context counts too. With a negative MaxWait every request fails.
+	// request's context counts too. With a negative MaxWait every request fails. A Transport
+	// as Base waits by its own MaxWait, from when it gets the request.
 	MaxWait time.Duration
 
 	// Denied is as in [Config]; nil means that of the Transport or Adaptive whose Base it is.

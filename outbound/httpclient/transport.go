@@ -25,7 +25,7 @@ import (
 // RoundTrip returns an error that wraps a [*turns.WaitError], as a rule at once and with
 // nothing charged. A request whose context ends while it waits is not sent; a turn that
 // it has reserved is lost. Each try takes a turn, since servers may count denied
-// requests.
+// requests. A redirect that the http.Client follows is a request of its own, with a new MaxWait.
 //
 // # Denials
 //
