@@ -11,7 +11,7 @@ import (
 // A Store keeps the state of every key and takes from it. It is safe for
 // concurrent use. [Memory] is a store, package redisstore has one in Redis;
 // package storetest has the contract as tests. Package middleware logs the errors of
-// a store, see [LoggedError].
+// decisions, see [LoggedError].
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is, except for
 	// shadows, late ones and peeks (see [Charge]). In Redis an admission may be divided: see

@@ -60,13 +60,13 @@ func (e *SettleError) Error() string {
 }
 
 // Spend charges n more units than were charged so far to these policies, one or more by
-// name, except for shadows: for streams, and requests whose cost is known only when they
-// are done. A name that the limiter of this Decision does not have is an error; a policy
-// that did not apply to this request is left alone. Where fewer units are left, it takes
-// what is left and as many units more as the policy may be in debt, so later requests pay
-// and this one is not denied. Spend does nothing after a denial that charged nothing, for a
-// policy that let the request pass by FailOpen, and for a policy after its Refund. See
-// [Decision.Settle] for a cost that was estimated.
+// name: for streams, and requests whose cost is known only when they are done. A name that
+// the limiter of this Decision does not have is an error; a policy that did not apply to
+// this request is left alone. Where fewer units are left, it takes what is left and as many
+// units more as the policy may be in debt, so later requests pay and this one is not denied.
+// Spend does nothing after a denial that charged nothing, for a Shadow that would have
+// denied, for a policy that let the request pass by FailOpen, and for a policy after its
+// Refund. See [Decision.Settle] for a cost that was estimated.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns an error
 // also if n is negative, no policy is named or the store fails. The error of a store may
@@ -76,8 +76,7 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)
 	}
 	return d.change("spend", policies, func(a *admission, chosen func(*gcra.Charge) bool) error {
-		real := func(c *gcra.Charge) bool { return !c.Shadow && chosen(c) }
-		_, err := a.setCost(ctx, real, func(taken int64) int64 { return taken + n })
+		_, err := a.setCost(ctx, chosen, func(taken int64) int64 { return taken + n })
 		return err
 	})
 }

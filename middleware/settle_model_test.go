@@ -214,7 +214,7 @@ func (m *settleModel) Settle(t *rapid.T) {
 func (m *settleModel) Spend(t *rapid.T) {
 	r, n, names := m.earlier(t), costs.Draw(t, "units"), m.some(t)
 	for _, b := range m.buckets {
-		if _, ok := r.costs[b.Name]; ok && !b.Shadow && slices.Contains(names, b.Name) {
+		if _, ok := r.costs[b.Name]; ok && slices.Contains(names, b.Name) {
 			r.charge(b, n)
 		}
 	}
