@@ -188,7 +188,13 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 		return nil
 	case e.Policy == "":
 		return usagef("--policy is missing; want the name of a policy, as one limit cannot fit all of them")
-	case force:
+	case file != nil:
+		r := row{charge: file.policies[file.index(e.Policy)].Charge(e.Subject, limit)}
+		if err := r.unfit(); err != nil {
+			return usageError{err}
+		}
+	}
+	if force {
 		return nil
 	}
 

@@ -164,6 +164,7 @@ func TestOverrideMistakes(t *testing.T) {
 	policies := file(t, `policies:
   - {name: client, key: client, limit: 10/hour, overrides: [{limit: 20/hour, subjects: ["ip:192.0.2.9"]}]}
   - {name: plan, key: user, plans: {free: 6/hour, pro: 60/hour}}
+  - {name: debt, key: user, limit: 1/day burst 300, max_debt: 50}
 `)
 	set := func(args ...string) []string { return append([]string{"override", "set"}, args...) }
 	for _, tt := range []struct {
@@ -180,10 +181,11 @@ func TestOverrideMistakes(t *testing.T) {
 		{set("ip:2001:db8::1/64", "none", "--for", "1h"), `want "ip:2001:db8::/64"`},
 		{set("ip:192.0.2.7", "100/hour", "--for", "1h"), "--policy is missing"},
 		{set("ip:192.0.2.7", "100/hour", "--for", "1h", "--policy", "client"), "the present limit is not known; want --policies"},
-		{set("ip:192.0.2.7", "100/hour", "--for", "1h", "--policy", "clint", "--policies", policies), `--policy is "clint"; want client or plan`},
+		{set("ip:192.0.2.7", "100/hour", "--for", "1h", "--policy", "clint", "--policies", policies), `--policy is "clint"; want client, plan or debt`},
 		{set("ip:192.0.2.7", "5/hour", "--for", "1h", "--policy", "client", "--policies", policies), "5/hour is lower than the present limit, 10/hour; want --force"},
 		{set("ip:192.0.2.9", "15/hour", "--for", "1h", "--policy", "client", "--policies", policies), "lower than the present limit, 20/hour"},
 		{set("sub:alice", "30/hour", "--for", "1h", "--policy", "plan", "--policies", policies), "lower than the present limit, 60/hour"},
+		{set("sub:alice", "1/day burst 350", "--for", "1h", "--policy", "debt", "--policies", policies, "--force"), "MaxDebt is 50; want 0 to 16"},
 		{[]string{"ban", "ip:192.0.2.7"}, "--for is missing"},
 	} {
 		want(t, 2, tt.args, tt.want)
@@ -200,6 +202,11 @@ func TestOverrideMistakes(t *testing.T) {
 	want(t, 0, set("ip:192.0.2.6", "none", "--for", "1h"))
 	want(t, 2, set("ip:192.0.2.6", "1000/hour", "--for", "1h", "--policy", "client", "--policies", policies), "lower than the present override, none")
 	want(t, 0, []string{"override", "unset", "ip:192.0.2.6"})
+
+	// Without --policies nobody can tell that the limit has no room for the policy's max_debt.
+	want(t, 0, set("sub:alice", "1/day burst 350", "--for", "1h", "--policy", "debt", "--force"))
+	want(t, 0, []string{"peek", "sub:alice", "--policies", policies}, "not valid in this policy, which follows its on_failure: ", "MaxDebt is 50; want 0 to 16", "no bucket")
+	want(t, 0, []string{"override", "unset", "sub:alice"})
 
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.8"}, "ip:192.0.2.8 has no override")
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.7", "--policy", "plan"}, "has no override")

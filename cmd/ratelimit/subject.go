@@ -98,6 +98,16 @@ type row struct {
 // limited reports whether the row has a limit, and so may have a bucket.
 func (r *row) limited() bool { return r.charge.Policy != "" }
 
+// unfit returns the error of a limit that the policy cannot have, as an override without room for
+// its max_debt.
+func (r *row) unfit() error {
+	if !r.limited() {
+		return nil
+	}
+	_, err := gcra.Peek(context.Background(), &gcra.Memory{Capacity: 1}, r.charge)
+	return err
+}
+
 // inUse reports whether there is a bucket: one that is full is none.
 func (r *row) inUse() bool { return r.FullAfter > 0 }
 
@@ -173,6 +183,9 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 		r := row{Policy: p.Name, Plan: plan, Shadow: p.Shadow, Limit: limits[plan], Override: override, Reason: reason}
 		if r.Limit != gcra.Unlimited() {
 			r.charge = p.Charge(subject, r.Limit)
+		}
+		if err := r.unfit(); err != nil {
+			r.charge, r.Reason = gcra.Charge{}, "not valid in this policy, which follows its on_failure: "+err.Error()
 		}
 		rows = append(rows, r)
 	}

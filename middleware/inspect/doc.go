@@ -10,7 +10,8 @@
 // denials come first; the page opens the first five. It looks up a subject, which is what a
 // policy's Key returns ("ip:192.0.2.7"): where the limit is known, the remaining units and
 // when the bucket is full. And it resets a subject, which fills its buckets in the policies
-// that are chosen. Other servers on the same Redis may take their DenialTTL to notice it.
+// that are chosen; not where an override bans it or sets no limit. Other servers on the same
+// Redis may take their DenialTTL to notice it.
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to ?format=json
 // or, without a format, to an Accept field with application/json and without text/html. It

@@ -25,7 +25,8 @@ type bucket struct {
 	HasLevel bool   `json:"known"` // false if there is no limit, or it is unknown
 	override
 	*level
-	Rows int `json:"-"` // number of the policy's buckets, set in the first
+	Rows   int  `json:"-"` // number of the policy's buckets, set in the first
+	Shadow bool `json:"-"` // set where there is no level
 }
 
 // level is how full a bucket is.
@@ -120,7 +121,7 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 	for _, p := range i.current() {
 		limits, sure, override := i.limitsFor(&p, subject)
 		if len(limits) == 0 {
-			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, override: override, Rows: 1})
+			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, override: override, Rows: 1, Shadow: p.Shadow})
 		}
 
 		rows := len(limits)

@@ -87,6 +87,16 @@ func TestLookUpOfAnOverride(t *testing.T) {
 	}
 }
 
+// A shadow policy bans nobody.
+func TestLookUpOfABanInShadow(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five, Shadow: true, Override: func(string) (middleware.Override, bool) {
+		return middleware.Override{Banned: true}, true
+	}})
+	if page := s.html("?subject=x"); !strings.Contains(page, "Would be banned by this policy, by an override.") {
+		t.Error("the page does not say that the policy would ban")
+	}
+}
+
 func TestLookUp(t *testing.T) {
 	s := newScene(t,
 		middleware.Policy{Name: "a", Key: who, Limit: five},

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Watch reloads the limiter's policies when the contents of the file at path change, until
-// the context ends. It logs reloads and mistakes to [slog.Default]. It is shorthand for
+// Watch reloads the limiter's policies at once, and when the contents of the file at path change,
+// until the context ends. It logs reloads and mistakes to [slog.Default]. It is shorthand for
 // [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
@@ -41,8 +41,9 @@ type Watcher struct {
 // without support of the file system.
 const interval = 200 * time.Millisecond
 
-// Run reads the file five times a second until the context ends. A change takes effect
-// within half a second, once two reads in a row have found it. The file may be written
+// Run reads the file five times a second until the context ends, and reloads at its start and
+// after a change: then the limiter has the policies of the file and no others. A change takes
+// effect within half a second, once two reads in a row have found it. The file may be written
 // in place, be replaced, or be behind symbolic links that are swapped, as in a Kubernetes
 // ConfigMap (but not one mounted with subPath, which Kubernetes never updates). Replacing is
 // best: part of a file, read while it is being written, may be a valid file.

@@ -100,7 +100,7 @@ func (r *report) policy(w io.Writer, t *tally) {
 	}
 
 	if t.deniedByOthers > 0 {
-		fmt.Fprintf(w, "  by others     %s denied; counted below as if allowed\n", withPercent(t.deniedByOthers, t.requests))
+		fmt.Fprintf(w, "  by others     %s denied; the table and the suggestions count them as if allowed\n", withPercent(t.deniedByOthers, t.requests))
 	}
 
 	for _, m := range t.meters {

@@ -109,7 +109,7 @@ policies:
   - {name: shadow, key: client, limit: 1/minute burst 1, shadow: true}
   - {name: wide, key: client, limit: 100/minute}
 `, strings.Repeat(lineAt(1, "x"), 5)), 1)
-	const others = "  by others     4 (80.00 %) denied; counted below as if allowed\n"
+	const others = "  by others     4 (80.00 %) denied; the table and the suggestions count them as if allowed\n"
 	for name, want := range map[string]bool{"tight": false, "shadow": true, "wide": true} {
 		_, section, _ := strings.Cut(got, "policy "+name)
 		section, _, _ = strings.Cut(section, "policy ")
