@@ -476,3 +476,29 @@ func TestKindOnARingThatReshards(t *testing.T) {
 		neverWrong(t, r)
 	}
 }
+
+// The keys of a shard that is down have full buckets on another one until it is back.
+func TestRingMovesKeys(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs:              map[string]string{"a": servers[0].Addr, "b": servers[1].Addr},
+		HeartbeatFrequency: 20 * time.Millisecond,
+		ReadTimeout:        patience,
+	})
+	t.Cleanup(func() { ring.Close() })
+	r := newStore(t, ring, config{Prefix: "rl:", Logger: quiet})
+
+	c := hourly("s", 10)
+	c.Cost = 10
+	gcratest.MustTake(t, r, c)
+	home := servers[0]
+	if servers[1].Client().Exists(t.Context(), "rl:{s}:p").Val() == 1 {
+		home = servers[1]
+	}
+	home.Kill()
+	redistest.Eventually(t, patience, "a full bucket on the other shard", func() bool {
+		got, err := gcra.Take(t.Context(), r, c)
+		return err == nil && got.Allowed
+	})
+}
