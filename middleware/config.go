@@ -99,12 +99,12 @@ type Policy struct {
 	Limit gcra.Limit
 
 	// LimitFor returns the limit for a request, for example by the customer's plan;
-	// [gcra.Unlimited] means that the policy does not apply. All requests of a key must
-	// get the same limit, which may change over time. The zero Limit is a plan that is
-	// missing: it is logged, and Limit applies or, if that is not set, OnFailure, which
-	// is 503 unless it is FailOpen or the policy a Shadow. An invalid limit follows
-	// OnFailure, with Limit in its place. If both are set, LimitFor wins. It is called
-	// after Key.
+	// [gcra.Unlimited] means that the policy does not apply, also if Key has failed. All
+	// requests of a key must get the same limit, which may change over time. The zero Limit
+	// is a plan that is missing: it is logged, and Limit applies or, if that is not set,
+	// OnFailure, which is 503 unless it is FailOpen or the policy a Shadow. An invalid limit
+	// follows OnFailure, with Limit in its place. If both are set, LimitFor wins. It is
+	// called after Key.
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false
