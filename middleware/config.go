@@ -155,7 +155,8 @@ type Policy struct {
 	// the debt is paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota
 	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366
 	// days, or be at most the largest quota of the calendar. A limiter that shares the
-	// buckets of a rate needs the same MaxDebt: with a smaller one it may erase debt.
+	// buckets of a rate needs the same MaxDebt and MaxDelay: with smaller ones it may erase
+	// debt, and the queue of requests that are held back.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value
