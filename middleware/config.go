@@ -99,12 +99,12 @@ type Policy struct {
 	Limit gcra.Limit
 
 	// LimitFor returns the limit for a request, for example by the customer's plan;
-	// [gcra.Unlimited] means that the policy does not apply. All requests of a key must
-	// get the same limit, which may change over time. The zero Limit is a plan that is
-	// missing: it is logged, and Limit applies or, if that is not set, OnFailure, which
-	// is 503 unless it is FailOpen or the policy a Shadow. An invalid limit follows
-	// OnFailure, with Limit in its place. If both are set, LimitFor wins. It is called
-	// after Key.
+	// [gcra.Unlimited] means that the policy does not apply, also if Key has failed. All
+	// requests of a key must get the same limit, which may change over time. The zero Limit
+	// is a plan that is missing: it is logged, and Limit applies or, if that is not set,
+	// OnFailure, which is 503 unless it is FailOpen or the policy a Shadow. An invalid limit
+	// follows OnFailure, with Limit in its place. If both are set, LimitFor wins. It is
+	// called after Key.
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false
@@ -156,7 +156,8 @@ type Policy struct {
 	// the debt is paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota
 	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366
 	// days, or be at most the largest quota of the calendar. A limiter that shares the
-	// buckets of a rate needs the same MaxDebt: with a smaller one it may erase debt.
+	// buckets of a rate needs the same MaxDebt and MaxDelay: with smaller ones it may erase
+	// debt, and the queue of requests that are held back.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value

@@ -25,8 +25,8 @@ import (
 // Of a quota, Settle charges the period that is current now, and gives nothing back once
 // the period of the request is over. While the store is away, requests that this server
 // has decided alone are settled on its own state; for those that the store has decided,
-// Settle returns the store's error. It may be called again then: a charge may be made
-// twice by that, and a refund never.
+// or to give back what it was charged since, Settle returns the store's error. It may be
+// called again then: a charge may be made twice by that, and a refund never.
 //
 // Settle does nothing after a denial that charged nothing, for a Shadow that would have denied,
 // for a policy that let the request pass by FailOpen, and for a policy after its Refund. It goes on if the client hangs up, and does not change Results. A negative cost is an error.

@@ -147,8 +147,8 @@ func (l local) refund(ctx context.Context, charges []gcra.Charge, whole []bucket
 	}
 
 	err := l.store.Refund(ctx, reported)
-	if errors.Is(err, ErrUnavailable) {
-		return nil // it has drained and was never charged: the outage has not ended
+	if errors.Is(err, ErrUnavailable) && l.store.reporter.grants.Units().Reported == 0 {
+		return nil // it has drained and was never charged: the first outage has not ended
 	}
 	return err
 }

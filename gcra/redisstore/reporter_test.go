@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -144,6 +145,22 @@ func TestUnreportedIsRefunded(t *testing.T) {
 			}
 			redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, r, "s", 10) == 5 })
 		})
+	}
+}
+
+// What is charged in Redis already cannot be refunded while Redis is away again, and the error says so.
+func TestRefundInTheNextOutage(t *testing.T) {
+	server := redistest.Start(t)
+	r := openStore(t, server.URL(), config{Logger: quiet})
+	redistest.Eventually(t, patience, "an answer", func() bool { return answers(r) })
+	c := hourly("s", 10)
+	granted(t, r, 1, c)
+	redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().ReportedUnits == 1 })
+
+	server.Pause()
+	breakerOpens(t, r)
+	if err := r.Local(1).Refund(t.Context(), []gcra.Charge{c}); !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("got %v; want ErrUnavailable", err)
 	}
 }
 
