@@ -141,8 +141,9 @@ type Policy struct {
 	// Skip returns true for a request that is exempt from the policy.
 	Skip func(*http.Request) bool
 
-	// Shadow makes the policy decide and report without ever denying a request.
-	// Clients do not see it. Use it to watch a new limit before it is enforced.
+	// Shadow makes the policy decide and report without denying a request itself. Clients
+	// do not see it. Use it to watch a new limit before it is enforced. On a cluster or a
+	// Ring, the other policies follow their OnFailure while the server of its key fails.
 	Shadow bool
 
 	// MaxDelay is the longest time that a request is held back instead of being
