@@ -99,7 +99,7 @@ type Policy struct {
 	Limit gcra.Limit
 
 	// LimitFor returns the limit for a request, for example by the customer's plan;
-	// [gcra.Unlimited] means that the policy does not apply. All requests of a key must
+	// [gcra.Unlimited] means none, also if Key fails, but a ban denies. All requests of a key must
 	// get the same limit, which may change over time. The zero Limit is a plan that is
 	// missing: it is logged, and Limit applies or, if that is not set, OnFailure, which
 	// is 503 unless it is FailOpen or the policy a Shadow. An invalid limit follows
@@ -108,7 +108,8 @@ type Policy struct {
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false
-	// means that the key is none. It gets what Key returned, "" for an anonymous request.
+	// means that the key is none. It gets what Key returned, "" for an anonymous request, and
+	// is not asked if Skip or Key fails.
 	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics
 	// or returns an invalid limit, the policy follows its OnFailure, with the limit that the
 	// key would have without it; if that is gcra.Unlimited, only FailOpen or a Shadow lets
