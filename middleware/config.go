@@ -99,16 +99,17 @@ type Policy struct {
 	Limit gcra.Limit
 
 	// LimitFor returns the limit for a request, for example by the customer's plan;
-	// [gcra.Unlimited] means that the policy does not apply, also if Key has failed. All
-	// requests of a key must get the same limit, which may change over time. The zero Limit
-	// is a plan that is missing: it is logged, and Limit applies or, if that is not set,
-	// OnFailure, which is 503 unless it is FailOpen or the policy a Shadow. An invalid limit
-	// follows OnFailure, with Limit in its place. If both are set, LimitFor wins. It is
-	// called after Key.
+	// [gcra.Unlimited] means none, also if Key fails, but a ban denies. All requests of a key must
+	// get the same limit, which may change over time. The zero Limit is a plan that is
+	// missing: it is logged, and Limit applies or, if that is not set, OnFailure, which
+	// is 503 unless it is FailOpen or the policy a Shadow. An invalid limit follows
+	// OnFailure, with Limit in its place. If both are set, LimitFor wins. It is called
+	// after Key.
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false
-	// means that the key is none. It gets what Key returned, "" for an anonymous request.
+	// means that the key is none. It gets what Key returned, "" for an anonymous request, and
+	// is not asked if Skip or Key fails.
 	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics
 	// or returns an invalid limit, the policy follows its OnFailure, with the limit that the
 	// key would have without it; if that is gcra.Unlimited, only FailOpen or a Shadow lets
@@ -142,8 +143,9 @@ type Policy struct {
 	// Skip returns true for a request that is exempt from the policy.
 	Skip func(*http.Request) bool
 
-	// Shadow makes the policy decide and report without ever denying a request.
-	// Clients do not see it. Use it to watch a new limit before it is enforced.
+	// Shadow makes the policy decide and report without denying a request itself. Clients
+	// do not see it. Use it to watch a new limit before it is enforced. On a cluster or a
+	// Ring, the other policies follow their OnFailure while the server of its key fails.
 	Shadow bool
 
 	// MaxDelay is the longest time that a request is held back instead of being

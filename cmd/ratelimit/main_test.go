@@ -105,6 +105,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"replay", "--policies", policies}, "no log is given"},
 		{[]string{"replay", "--policies", policies, "--at-most", "100", "x.log"}, "--at-most is 100"},
 		{[]string{"--redis", "redis://localhost", "check", policies}, "--redis has no effect on check"},
+		{[]string{"peek", "(anonymous)", "--policies", policies}, "stands for anonymous requests"},
+		{[]string{"peek", "%#9537c5fdf120482f7d58d25e9ed583f5", "--policies", policies}, "the hash of a long subject"},
 		{[]string{"replay", "--json", "--policies", policies, "x.log"}, "unknown flag: --json"},
 	} {
 		want(t, 2, tt.args, tt.want, "See ratelimit", "--help")

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -78,11 +79,19 @@ func (e *Entry) Check() error {
 	return nil
 }
 
+// fromTop are subjects as "ratelimit top" and Redis show those that are empty or long.
+var fromTop = regexp.MustCompile(`^(\(anonymous\)|%#[0-9a-f]{32})$`)
+
 // CheckSubject returns an error for what no key function of this module returns: an
-// address without its kind, a network of addresses, an IPv6 address that is not a network.
+// address without its kind, a network of addresses, an IPv6 address that is not a network, a
+// hash.
 func CheckSubject(s string) error {
 	if s == "" || len(s) > longestText {
 		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
+	}
+
+	if fromTop.MatchString(s) {
+		return fmt.Errorf("subject is %s, which stands for anonymous requests or is the hash of a long subject; want the text of a key", s)
 	}
 
 	key := s

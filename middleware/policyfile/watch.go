@@ -10,9 +10,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Watch reloads the limiter's policies at once, and when the contents of the file at path change,
-// until the context ends. It logs reloads and mistakes to [slog.Default]. It is shorthand for
-// [Watcher.Run].
+// Watch replaces all policies of the limiter by those of the file at path, at once and when
+// its contents change, until the context ends. It logs reloads and mistakes to [slog.Default].
+// It is shorthand for [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
 }
