@@ -366,6 +366,37 @@ func TestBoundOfExpensiveRequests(t *testing.T) {
 	}
 }
 
+// With MaxDelay a share first grants cheap requests and then holds one of the whole burst
+// back: together servers admit the units of MaxDelay beyond one request of each.
+func TestBoundOfExpensiveRequestsWithDelay(t *testing.T) {
+	const instances, burst, delayed = 4, 4, 8
+	admitted := int64(0)
+
+	for range instances {
+		store, err := redisstore.Open("redis://127.0.0.1:1/0", redisstore.Config{Logger: slog.New(slog.DiscardHandler)}) // nothing listens there
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+
+		var cost int64
+		l := limiter(t, middleware.Config{Store: store, Instances: instances}, middleware.Policy{
+			Name: "export", Key: key("k"), Limit: gcra.PerHour(1).WithBurst(burst), MaxDelay: delayed * time.Hour,
+			Cost: func(*http.Request) int64 { return cost },
+		})
+
+		for _, cost = range []int64{1, 1, burst, 1, burst} {
+			if l.Decide(get("/")).Allowed {
+				admitted += cost
+			}
+		}
+	}
+
+	if want := int64(instances*burst + delayed); admitted != want {
+		t.Errorf("got %d units admitted; want %d: one request of each server, and what MaxDelay holds back", admitted, want)
+	}
+}
+
 // The results have the limit as it was given, also if it was decided locally.
 func TestLimitInResults(t *testing.T) {
 	p := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(10)}
