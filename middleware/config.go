@@ -79,7 +79,7 @@ type Config struct {
 type Policy struct {
 	// Name is the policy's name in headers, metrics and store keys: a renamed
 	// policy has other buckets. Up to 64 printable ASCII characters, unique
-	// within the limiter. Limiters that share a store share a bucket wherever
+	// within the limiter. As a rule limiters that share a store share a bucket where
 	// policy name and key are equal, and of quotas the calendar. So give each limit its
 	// own name: of two rates under one name, one may forget what the other has counted.
 	// Required.

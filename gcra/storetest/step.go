@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -30,6 +31,10 @@ const slow = 600
 // run runs the table on a store. timeless means: up to the first step at which time
 // has passed, and without comparing durations.
 func (tt *table) run(t *testing.T, b Backend, timeless bool) {
+	if b.Remembers && !slices.IsSortedFunc(tt.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) }) {
+		t.Skip(remembersDenials)
+	}
+
 	scale := time.Duration(1)
 	if !b.Exact {
 		scale = slow

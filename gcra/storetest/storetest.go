@@ -37,8 +37,9 @@ type Backend struct {
 	Exact bool
 
 	// Remembers means that the store may answer from a cache of earlier results, as
-	// a denial cache does. Unless it is Exact, durations may then also be longer, by the
-	// time that has passed.
+	// a denial cache does. Parts in which the clock goes back are then left out, as
+	// remembered denials may outlast that. Unless it is Exact, durations may then also be
+	// longer, by the time that has passed.
 	Remembers bool
 
 	// Algorithm is the store's algorithm; the zero value is [GCRA].
@@ -63,6 +64,9 @@ const (
 )
 
 const anyAlgorithm Algorithm = -1
+
+// remembersDenials is why a store that remembers is not tested with a clock that goes back.
+const remembersDenials = "remembered denials may outlast a clock that goes back"
 
 // Run runs the contract. It calls open for each part; open returns a store without
 // keys and closes it with t.Cleanup.
