@@ -22,8 +22,9 @@ type Config struct {
 
 	// DenialTTL is how long an earlier answer of Redis may deny requests, without a call. A
 	// refund or a lower limit in another process, a flush and a failover may be noticed that
-	// much later. 0 means 1 s; otherwise it is at least 1 ms, or negative for no cache. What
-	// Local has granted may deny until it is charged, whatever DenialTTL is.
+	// much later. 0 means 1 s; otherwise it is at least 1 ms, or negative for no cache. Local
+	// begins with the last answer, and what it has granted may deny until it is charged,
+	// whatever DenialTTL is.
 	DenialTTL time.Duration
 
 	// Logger gets a line when a problem with Redis begins, at most one in five minutes

@@ -102,7 +102,7 @@ func reportStep(r *outage.Report, tat *int64, m *marker, now int64) (charged, ah
 	if r.Ends > 0 {
 		base = r.Ends
 	}
-	if now < r.Begins && *tat <= r.Ends {
+	if now < r.Begins && *tat < r.Ends {
 		base = r.Begins
 		defer func() { ahead = min(ahead, 0) }()
 	}

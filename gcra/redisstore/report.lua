@@ -31,7 +31,7 @@ for i = 1, #KEYS / 2 do
   local before = string.match(values[2 * i] or '', '^' .. id .. ':(%d+)$')
 
   local base = ends > 0 and ends or now
-  if now < begins and not ((old or 0) > ends) then base = begins end -- later values: see base in take.lua
+  if now < begins and not ((old or 0) >= ends) then base = begins end -- later values: see base in take.lua
   local ahead = math.max(0, (old or base) - base) -- 0 also for a value that is no number
 
   local charged = 0

@@ -112,7 +112,7 @@ func (p periods) base(now, tat, top int64) (base int64, begun, ok bool) {
 	switch {
 	case i == 3 || p[i+1] == p[i]:
 		return p[i], false, tat-p[i] <= top
-	case tat > p[i+1] && tat-p[i+1] <= top:
+	case tat >= p[i+1] && tat-p[i+1] <= top:
 		return p[i+1], true, true
 	}
 	return p[i], false, true

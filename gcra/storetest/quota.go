@@ -225,6 +225,16 @@ func quotasWhileTheClockGoesBack(t *testing.T, b Backend) {
 		b.Advance(2 * tick)
 		b.use(t, c, false, 0)
 
+		// Also if all of it was given back.
+		b.give(t, next)
+		b.Advance(-2 * tick)
+		if given := b.use(t, c, true, 4); !given.Period.Equal(next.Period) {
+			t.Errorf("two ticks before %v, all given back: got %+v until %v; want the period until %v to go on",
+				first.Period, given.Result, given.Period, next.Period)
+		}
+		b.Advance(2 * tick)
+		b.use(t, c, true, 3)
+
 		b.Advance(4 * next.Result.ResetAfter)
 		b.use(t, c, true, 4)
 		b.Advance(-4 * next.Result.ResetAfter)

@@ -32,8 +32,8 @@ type Backend struct {
 	Advance func(d time.Duration)
 
 	// Exact means that only Advance moves the time, so results are compared to the
-	// tick. Advance is then also called while Take runs. Otherwise durations in
-	// results may be shorter by the time that has passed.
+	// tick. Advance is then also called while Take runs, unless Algorithm is Other.
+	// Otherwise durations in results may be shorter by the time that has passed.
 	Exact bool
 
 	// Remembers means that the store may answer from a cache of earlier results, as

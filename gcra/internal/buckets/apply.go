@@ -81,7 +81,7 @@ func (c *Charge) later(clock *Clock, now, calendar, tat int64) int64 {
 		return now
 	}
 	used := tat - clock.OnScale(c.Periods.At(calendar).Next)
-	c.SetPeriod(calendar, used > 0 && used <= c.Top)
+	c.SetPeriod(calendar, used >= 0 && used <= c.Top)
 	return clock.OnScale(c.Period)
 }
 

@@ -108,7 +108,7 @@ func (c Calendar) text(from, in string) string {
 //  1. The current period is that of the store's clock, never of the caller's: a request to
 //     Redis carries several ends, and the script takes the first that is later than its time.
 //  2. A period that has begun goes on. If the clock has gone back to the period before, a TAT
-//     with units of the next period makes that one current.
+//     of the next period makes that one current, also if its units were given back.
 //  3. A unit is one tick, and a quota is shorter than any period of its calendar. So a value
 //     of a period that is over lies before the end of the current one, and counts as nothing.
 //  4. A refund names the end of the period that was charged, and does nothing once that is

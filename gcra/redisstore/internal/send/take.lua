@@ -106,7 +106,7 @@ else
     end
     local used = lead[k] + now - after
     if after == found and used > top then return nil end -- perhaps of a later period than the caller knows
-    if after > found and used > 0 and used <= top then found, begun[k] = after, 1125899906842624 end
+    if after > found and used >= 0 and used <= top then found, begun[k] = after, 1125899906842624 end
     ends[k], lead[k] = found, lead[k] + now - found
     return found
   end
