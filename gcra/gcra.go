@@ -21,7 +21,7 @@
 // of length D admits at most B + D/T units of a subject's limit, where B is its [Limit.Capacity]
 // and T its [Limit.Interval], and a period of a quota at most its count. Late charges may take as
 // many units more as their debt allows. Units that are given back count as not admitted, and a
-// request that is delayed counts when its delay is over. If units are given back while others
+// charge that is delayed counts when its own Delay is over. If units are given back while others
 // are delayed, as many more may pass together with the last of these. A denial takes nothing,
 // so retries do not extend it, and the same charge passes after RetryAfter if nothing else is
 // taken, unless its cost is above B.
