@@ -215,7 +215,7 @@ func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j
 		case now != then && now.Calendar() != then.Calendar():
 			add("policy %s: %s was %v and is %v: all buckets start anew, as they count for another period", p.Name, what, then, now)
 		case now != then:
-			add("policy %s: %s was %v and is %v; a bucket is full again when it would have been", p.Name, what, then, now)
+			add("policy %s: %s was %v and is %v; a bucket is full again when it would have been, at the latest", p.Name, what, then, now)
 		}
 	}
 

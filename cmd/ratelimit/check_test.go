@@ -87,7 +87,7 @@ func TestCheckAgainst(t *testing.T) {
 	got := strings.Split(strings.TrimSpace(want(t, 0, []string{"check", name, "--against", old})), "\n")
 	all := []string{
 		"policy client: key was client and is [user client]: clients with another key than before start anew, with full buckets",
-		"policy client: limit was 100/minute and is 50/minute burst 10; a bucket is full again when it would have been",
+		"policy client: limit was 100/minute and is 50/minute burst 10; a bucket is full again when it would have been, at the latest",
 		"policy client: override of ip:198.51.100.0/24 was missing and is 10/minute",
 		"policy client: override of sub:alice was missing and is 10/minute",
 		"policy client: override of sub:bob was missing and is none",
