@@ -26,8 +26,9 @@ import (
 // second, the fastest. A bucket must refill within 366 days. The zero Limit is
 // not valid; see [Limit.Validate].
 //
-// Limits can be compared with ==. Quotas are equal if their counts and calendars are:
-// Monthly.From(1) is Monthly there, and the zone UTC is none.
+// Limits can be compared with ==. Rates are equal if all fields are, so a Burst of 0 differs from
+// one of Count. Quotas are equal if their counts and calendars are: Monthly.From(1) is Monthly
+// there, and the zone UTC is none.
 type Limit struct {
 	Count int64         // units in Per: 100 in "100 a minute"; of a quota, units in a period
 	Per   time.Duration // time in which Count units become available: a minute in "100 a minute"; 0 for a quota

@@ -150,7 +150,8 @@ type Policy struct {
 
 	// MaxDelay is the longest time that a request is held back instead of being
 	// denied; 0 means no delay, and 366 days is the most. A quota has none. If the
-	// request's context has an earlier deadline, that is the longest.
+	// request's context has an earlier deadline, that is the longest. Other policies count
+	// the request without this wait.
 	MaxDelay time.Duration
 
 	// MaxDebt is how many units more than are left [Decision.Settle] and

@@ -35,7 +35,8 @@ func (l *Limiter) checkSharedNames() {
 
 // differs reports whether two policies of one name have different limits on the same buckets.
 func (p *policy) differs(q *policy) bool {
-	return p.LimitFor == nil && q.LimitFor == nil && p.Limit != q.Limit && p.Limit.Calendar() == q.Limit.Calendar()
+	a, b := p.Limit, q.Limit
+	return p.LimitFor == nil && q.LimitFor == nil && a.Calendar() == b.Calendar() && (a.Interval() != b.Interval() || a.Capacity() != b.Capacity())
 }
 
 // register adds l to the limiters and returns the others.

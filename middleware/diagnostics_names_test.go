@@ -39,6 +39,7 @@ func TestSharedName(t *testing.T) {
 	}{
 		{"another limit", same, Policy{Name: "a", Limit: five}, 1},
 		{"the same limit", same, Policy{Name: "a", Limit: hundred}, 0},
+		{"the same limit in other words", same, Policy{Name: "a", Limit: gcra.PerHour(6000).WithBurst(100)}, 0},
 		{"a quota, which has buckets of its own", same, Policy{Name: "a", Limit: gcra.Quota(5, gcra.Daily)}, 0},
 		{"another name", same, Policy{Name: "b", Limit: five}, 0},
 		{"another store", func(gcra.Store) gcra.Store { return gcra.NewMemory() }, Policy{Name: "a", Limit: five}, 0},

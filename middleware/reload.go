@@ -11,7 +11,7 @@ import (
 // Reload replaces all policies at once: a request is decided either by the old
 // ones or by the new ones. A policy that keeps its name keeps its state: what keys
 // have used counts against the new limit, of a rate as the time until the bucket is
-// full. A quota in place of a rate, or with another calendar, starts with nothing used.
+// full. A quota in place of a rate, or with a calendar that is new, starts with nothing used.
 // If there is a mistake in the policies, Reload changes nothing and returns the error
 // that [New] would.
 func (l *Limiter) Reload(policies ...Policy) error {

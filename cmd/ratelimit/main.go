@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	_ "time/tzdata" // for calendars in a zone, on a machine without the database
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,5 +147,16 @@ func TestReplay(t *testing.T) {
 	want(t, 0, []string{"replay", "--policies", "replay/testdata/policies.yaml", "--out", dir, "replay/testdata/access.log"}, "policy client")
 	if charts, err := filepath.Glob(filepath.Join(dir, "replay.*")); err != nil || len(charts) != 2 {
 		t.Errorf("got charts %q; want two", charts)
+	}
+}
+
+// The command knows the zones of calendars on every machine.
+func TestHasTheTimeZones(t *testing.T) {
+	deps, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Fields(string(deps)), "time/tzdata") {
+		t.Error("time/tzdata is not in the program; want it, for a machine without the database")
 	}
 }

@@ -275,6 +275,11 @@ func (s *scan) bucket(name listName, subject string, tat time.Time) {
 			return // of a newer version
 		}
 		_, from = l.period.Period(s.now)
+
+		// A period may have begun since the clock was read, or before it was set back.
+		if charged, _ := l.period.Period(tat.Add(-100 * time.Nanosecond)); charged.After(from) {
+			from = charged
+		}
 		u.PeriodEnds = &from
 	}
 

@@ -154,3 +154,30 @@ func TestTopWithOverrides(t *testing.T) {
 	}
 	want(t, 0, []string{"peek", "ip:198.51.100.7", "--policies", name}, "20/hour")
 }
+
+// A bucket of a period that has begun since the scan read the clock, or before the clock was
+// set back, counts what was used in that period.
+func TestTopAtTheEndOfAPeriod(t *testing.T) {
+	s := server(t)
+	calendar := gcra.Daily.In(location(t, "America/Argentina/Buenos_Aires"))
+	_, end := calendar.Period(time.Now())
+	_, end = calendar.Period(end)
+	const epoch = 1735689600
+	if err := s.Client().Set(t.Context(), "rl:{a}:day~day.America/Argentina/Buenos_Aires", (end.Unix()-epoch)*10_000_000+7, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	u := top(t)["dayday.America/Argentina/Buenos_Aires"].Subjects[0]
+	if u.Used != 7 || u.PeriodEnds == nil || !u.PeriodEnds.Equal(end) {
+		t.Errorf("got %+v; want 7 used until %v", u, end)
+	}
+}
+
+func location(t *testing.T, name string) *time.Location {
+	t.Helper()
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

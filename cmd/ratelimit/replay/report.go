@@ -152,13 +152,17 @@ func (r *report) limit(w io.Writer, f summary) {
 		row(w, "burst needed at this rate", f.bursts)
 	}
 
-	if few := r.share * float64(f.subjects); few > 0 && few < 1 {
+	few := r.share * float64(f.subjects)
+	switch {
+	case len(f.suggested.list()) == 0 && len(f.butOne.list()) == 0:
+		fmt.Fprintln(w, "    no limit that is valid denies so few")
+	case few > 0 && few < 1:
 		fmt.Fprintf(w, "    %v %% of %s is less than one; choose:\n", 100*r.share, plural(int64(f.subjects), "subject"))
 		choices(w, "to deny none    ", f.suggested.list(), func(suggestion) string { return "" })
 		// If several subjects need the same, no limit denies only one.
 		one := slices.DeleteFunc(f.butOne.list(), func(s suggestion) bool { return s.denied != 1 })
 		choices(w, "to deny only one", one, func(s suggestion) string { return subjectName(clip(s.subject)) })
-	} else {
+	default:
 		choices(w, "suggested", f.suggested.list(), func(s suggestion) string { return "denies " + atMost(s, f.subjects) })
 	}
 

@@ -42,6 +42,16 @@ func TestReportOfAQuota(t *testing.T) {
 	}
 }
 
+// A limit that is too slow for the burst which subjects need has no suggestion.
+func TestReportWithoutSuggestion(t *testing.T) {
+	p := played(t, "policies: [{name: a, key: client, limit: 1/8784h}]", strings.Repeat(lineAt(1, "x"), 5))
+	for _, atMost := range []float64{0, 1} {
+		if got := printed(p, atMost); !strings.Contains(got, "no limit that is valid denies so few\n") || strings.Contains(got, "choose") {
+			t.Errorf("--at-most %v: got\n%s\nwant no choice", atMost, got)
+		}
+	}
+}
+
 func printed(p *player, atMost float64) string {
 	var out strings.Builder
 	(&report{player: p, stats: logStats{zone: time.UTC, subSecond: true}, share: atMost / 100}).print(&out)
