@@ -1,4 +1,4 @@
-// Package ratelimit has no code. It names packages of this project, which limits
+// Package ratelimit has no code: it names packages of this project, which limits
 // HTTP requests and remote procedure calls.
 //
 // To limit requests, import the adapter of your router as ratelimit:
@@ -15,8 +15,7 @@
 // which documents them. Use it with these:
 //
 //   - [github.com/seed-e377111c/ratelimit/gcra] has the limits, and a store in memory.
-//   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
-//     several servers can share.
+//   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis.
 //   - [github.com/seed-e377111c/ratelimit/keyfunc] has key functions: who or what a
 //     request counts for.
 //
