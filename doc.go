@@ -1,5 +1,5 @@
-// Package ratelimit has no code. It names packages of this project, which limits
-// HTTP requests and remote procedure calls in Go API servers.
+// Package ratelimit has no code: it names packages of this project, which limits
+// HTTP requests and remote procedure calls.
 //
 // To limit requests, import the adapter of your router as ratelimit:
 //
@@ -15,13 +15,12 @@
 // which documents them. Use it with these:
 //
 //   - [github.com/seed-e377111c/ratelimit/gcra] has the limits, and a store in memory.
-//   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
-//     several servers can share.
-//   - [github.com/seed-e377111c/ratelimit/keyfunc] has functions that return
-//     the key of a request: who or what it counts for.
+//   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis.
+//   - [github.com/seed-e377111c/ratelimit/keyfunc] has key functions: who or what a
+//     request counts for.
 //
-// With adapters/nethttp, this is a limit of 10 requests at once, and then one every 6 seconds,
-// for each address that connects (of IPv6, each /64):
+// With adapters/nethttp, this allows 10 requests at once, and then one every 6 seconds, for
+// each address (of IPv6, each /64):
 //
 //	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 //		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)},
@@ -47,6 +46,5 @@
 //   - [github.com/seed-e377111c/ratelimit/outbound/turns] makes many processes take
 //     turns.
 //
-// README.md and the pages in docs/ explain how to choose a key and a limit, and
-// what happens when Redis is down.
+// README.md and the pages in docs/ say more.
 package ratelimit
