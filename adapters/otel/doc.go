@@ -54,14 +54,15 @@
 //	                                             charged in Redis later
 //	ratelimit.redis.lost_units      {unit}       counter: of local_units, those given up
 //	ratelimit.redis.instances       {server}     gauge: stores that share the limits, as
-//	                                             counted last; 0 before the first count
+//	                                             counted last, the most of several counts;
+//	                                             0 before the first count
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state of a server's breaker and
 //	                                             0 for the others, added for stores that
 //	                                             share the server, by server.address,
 //	                                             server.port and
 //	                                             ratelimit.redis.breaker.state: closed
 //	                                             (in use), half_open (tried again) or
-//	                                             open (not called)
+//	                                             open (no requests are sent to it)
 //
 // # Span attributes
 //
