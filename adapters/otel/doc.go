@@ -5,9 +5,8 @@
 //		return err
 //	}
 //
-// Serve metrics that are scraped, such as Prometheus's /metrics, outside the limiter:
-// on another port, as examples/metrics does, or outside the handlers that the limiter
-// wraps. Otherwise scrapes may be rate limited too.
+// Serve metrics that are scraped, such as Prometheus's /metrics, outside the limiter, or scrapes
+// may be rate limited too.
 //
 // # Outcomes
 //
@@ -15,7 +14,7 @@
 //
 //	allowed        the policy allows the request; others may deny it
 //	shadow_denied  a shadow policy would have denied it
-//	delayed        the request is allowed after a delay of this policy
+//	delayed        the request is allowed with a delay of this policy
 //	degraded       the policy could not be decided as configured; see its OnFailure
 //	denied         the policy denies it, in the store, on this server or by a ban
 //
@@ -27,18 +26,14 @@
 // Their attributes contain no key and no part of a request.
 //
 //	ratelimit.decisions          {decision}  counter, by ratelimit.policy and
-//	                                         ratelimit.outcome: one for each policy
-//	                                         that has an outcome for a request
+//	                                         ratelimit.outcome: outcomes of policies for
+//	                                         requests
 //	ratelimit.decision.duration  s           histogram, by ratelimit.outcome: the time
-//	                                         of a decision, without a delay that
-//	                                         follows it
+//	                                         of a decision in which a policy has an
+//	                                         outcome, without a delay
 //	ratelimit.quota.near_end     {request}   counter, by ratelimit.policy: requests that
 //	                                         a quota in the store allowed and that left a
 //	                                         tenth of it or less
-//
-// The count of the histogram is the number of decisions by outcome, without those in
-// which no policy has one. In ratelimit.decisions the five outcomes of a policy exist from the
-// start, at 0.
 //
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.
@@ -48,8 +43,7 @@
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
 //	ratelimit.redis.batch.duration  s            counter: the total time of these
 //	ratelimit.redis.operations      {operation}  counter: admissions and refunds in them, of
-//	                                             a divided one its parts; operations by
-//	                                             batches is the mean size
+//	                                             a divided one its parts
 //	ratelimit.redis.failed_batches  {batch}      counter: batches without an answer, or
 //	                                             with an outage as the answer
 //	ratelimit.redis.cached_denials  {operation}  counter: denials of the store without a
@@ -58,27 +52,24 @@
 //	                                             granted alone
 //	ratelimit.redis.reported_units  {unit}       counter: of local_units, those that were
 //	                                             charged in Redis later
-//	ratelimit.redis.lost_units      {unit}       counter: of local_units, those given up:
-//	                                             too many keys had some, or the store was
-//	                                             closed
+//	ratelimit.redis.lost_units      {unit}       counter: of local_units, those given up
 //	ratelimit.redis.instances       {server}     gauge: stores that share the limits, as
-//	                                             counted last; 0 before the first count
+//	                                             counted last, the most of several counts;
+//	                                             0 before the first count
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state of a server's breaker and
 //	                                             0 for the others, added for stores that
 //	                                             share the server, by server.address,
 //	                                             server.port and
 //	                                             ratelimit.redis.breaker.state: closed
 //	                                             (in use), half_open (tried again) or
-//	                                             open (not called)
+//	                                             open (no requests are sent to it)
 //
 // # Span attributes
 //
 // If a policy has an outcome, the current span of the request, if it is recorded, gets
-// attributes: ratelimit.outcome; ratelimit.policy, a policy that the outcome comes from
-// (as a rule the one closest to its limit); and ratelimit.remaining, that policy's
-// remaining units, unless its limit did not decide, as for a ban. If several limiters
-// have the same span, the last one with an outcome overwrites the first two, and
-// ratelimit.remaining if it has that.
+// attributes: ratelimit.outcome; ratelimit.policy, a policy that the outcome comes from; and
+// ratelimit.remaining, that policy's remaining units, unless there is no count, as for a ban.
+// A further limiter with the same span overwrites what it sets.
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their

@@ -22,8 +22,8 @@ const scope = "github.com/seed-e377111c/ratelimit/adapters/otel"
 // [otel.SetMeterProvider] may be called later.
 //
 // Instrument all limiters in one call: then a store that they share is counted once. A
-// limiter may be instrumented once, or its decisions would count twice. After an error, as of
-// a limiter that is nil or already instrumented, this call observes none.
+// limiter that is nil or already instrumented is an error. After an error this call observes
+// no limiter.
 func Instrument(limiters ...*middleware.Limiter) error {
 	return InstrumentWith(otel.GetMeterProvider(), limiters...)
 }

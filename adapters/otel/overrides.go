@@ -16,8 +16,8 @@ type Overrides interface{ InForce() (limits, bans int) }
 const overrideKindKey = attribute.Key("ratelimit.override.kind")
 
 // InstrumentOverrides reports how many overrides are in force on this server, for the life of
-// the process. Call it once, with a provider such as [otel.GetMeterProvider]. An error means
-// that an argument is nil, or that the provider fails to create the metric.
+// the process. Call it once, with a provider such as [otel.GetMeterProvider]. A nil argument
+// is an error.
 func InstrumentOverrides(provider metric.MeterProvider, o Overrides) error {
 	if provider == nil || o == nil {
 		return errors.New("ratelimitotel: the MeterProvider or the Overrides are nil; want both")
