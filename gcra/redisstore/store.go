@@ -33,8 +33,8 @@ import (
 )
 
 // Store is a [gcra.Store] in Redis. A script decides about an admission, by the
-// clock of Redis. Concurrent admissions may share a call, and known denials are answered
-// without one (see [Config].DenialTTL).
+// clock of Redis. Concurrent admissions may share a call, and known denials may be
+// answered without one (see [Config].DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>, which ends with the calendar if it is of a
 // quota, as in ~month15. Subjects and policies are escaped, and hashed if that makes them longer
@@ -43,7 +43,7 @@ import (
 // With a [redis.Client] of a single Redis (also behind Sentinel) an admission is atomic whatever
 // its keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Otherwise
 // it is divided into one for each subject; if one of them is denied or fails, the others
-// are refunded. Admissions of one subject are atomic.
+// are refunded while Redis answers. Admissions of one subject are atomic.
 //
 // A Take or Refund that returns an error, as when the reply is lost or its context ends, may have
 // been carried out, but never twice. Redis takes at most 256 charges in an admission.
@@ -156,8 +156,8 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// ErrUnavailable is wrapped by the errors of calls that the circuit breaker did not send, as
-// Redis had failed several times in a row.
+// ErrUnavailable is wrapped by the errors of calls that the circuit breaker did not send:
+// Redis has failed several times in a row.
 var ErrUnavailable = send.ErrUnavailable
 
 // Take implements [gcra.Store].
