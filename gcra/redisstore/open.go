@@ -22,9 +22,8 @@ import (
 )
 
 // Open returns a [Store] on a client of its own, with settings like those of [ClientOptions].
-// On a cluster it also looks up the topology at once, in the background. Open does not
-// wait for Redis: a server that is down when the program starts is used once it is up.
-// Close the store when done.
+// It does not wait for Redis: a server that is down when the program starts is used once it
+// is up. Close the store when done.
 //
 // The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
 // unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several
@@ -32,7 +31,7 @@ import (
 // as in [redis.ParseURL], of a cluster as in [redis.ParseClusterURL], override the
 // settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0.
 //
-// The error has a line for a wrong URL, and one for each mistake in the Config.
+// The error is about the URL or the Config.
 func Open(rawURL string, cfg Config) (*Store, error) {
 	o, err := clientOptions(rawURL, cmp.Or(cfg.Timeout, rediskit.DefaultTimeout))
 	if err := errors.Join(err, cfg.check()); err != nil {
@@ -61,11 +60,9 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	return c
 }
 
-// ClientOptions returns the settings that [Open] uses for the URL and a Timeout of 50 ms, among
-// them RESP2, no retries, short dials, two spare connections for each server, deadlines that
-// bound reads too, and no CLIENT SETINFO. Change what a URL cannot say, such as
-// TLSConfig.RootCAs for a private certificate authority, and give them to
-// [redis.NewUniversalClient] and its client to [New].
+// ClientOptions returns settings for a client of [New], like those of [Open] with a Timeout of
+// 50 ms. Change what a URL cannot say, such as TLSConfig.RootCAs for a private certificate
+// authority, and give them to [redis.NewUniversalClient].
 //
 // TLSConfig is nil unless the URL begins with rediss://. With it the server's
 // certificate must be valid for the host of the URL, unless skip_verify is set. On a

@@ -33,33 +33,20 @@ import (
 )
 
 // Store is a [gcra.Store] in Redis. A script decides about an admission, by the
-// clock of Redis; the clocks of the processes do not matter. Concurrent admissions
-// may share a call, and known denials are answered without one (see [Config].DenialTTL).
+// clock of Redis. Concurrent admissions may share a call, and known denials may be
+// answered without one (see [Config].DenialTTL).
 //
-// A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
-// expires within 10 seconds after it is full. Subjects and policies are escaped, and
-// hashed if that makes them longer than 64 bytes, so that no client can add a hash tag, forge
-// another key or fill memory with long ones. Four kinds of keys are no buckets:
-// <Prefix>{instances} of Local, <Prefix>{ping...} of Ping, <Prefix>{~test...} of the test of a
-// server's kind, and <bucket>~reported.<id>, for a minute after what Local has granted was
-// charged.
+// A bucket is the key <Prefix>{<subject>}:<policy>, which ends with the calendar if it is of a
+// quota, as in ~month15. Subjects and policies are escaped, and hashed if that makes them longer
+// than 64 bytes. docs/stores.md has the other keys.
 //
-// The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
-// expires within 10 seconds after its period, and 100 ns later for each unit used. Which
-// period is current is decided by the clock of Redis: a request names the periods around the
-// time that the store expects there, and if Redis finds itself in none of them it
-// is asked once more.
+// With a [redis.Client] of a single Redis (also behind Sentinel) an admission is atomic whatever
+// its keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Otherwise
+// it is divided into one for each subject; if one of them is denied or fails, the others
+// are refunded while Redis answers. Admissions of one subject are atomic.
 //
-// With a [redis.Client] of a single Redis (also behind Sentinel) an admission is atomic whatever its
-// keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Until then,
-// and always on one endpoint of a cluster and with other clients, it is divided into one for
-// each subject, in parallel. If one of them is denied or fails, the others are refunded: for the
-// time of a call, or longer if a refund fails, a subject may look more charged than it is. Charges of one subject always share a slot, so admissions of one subject stay atomic.
-//
-// Redis carries out a Take or a Refund at most once. If the reply is lost, they return an
-// error; the charge or the refund may have been made, but never twice. A Take whose context
-// ends returns at once, and may be charged all the same. An admission that Redis decides
-// has at most 256 charges; more are an error.
+// A Take or Refund that returns an error, as when the reply is lost or its context ends, may have
+// been carried out, but never twice. Redis takes at most 256 charges in an admission.
 //
 // [New] and [Open] make a store; the zero value has no client.
 type Store struct {
@@ -80,22 +67,19 @@ type Store struct {
 }
 
 // New returns a store on the given client: a [redis.Client] (also one made for
-// Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The client's own retries
-// do not apply to the script. [ClientOptions] has settings that fit:
+// Sentinel), a [redis.ClusterClient] or a [redis.Ring]. [ClientOptions] has settings that fit:
 //
-//   - With TLS, Protocol must be 2 unless Timeout is well above 50 ms: under RESP3, the
-//     default, go-redis 9.23 may wait that long on a new connection. If Timeout is 50 ms or
-//     less, the store logs a warning.
-//   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls: some batches
-//     are pipelines, which otherwise have a pool of their own.
+//   - With TLS, Protocol must be 2 unless Timeout is well above 50 ms: see redis-resp3-tls in
+//     docs/troubleshooting.md.
+//   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls.
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
-//     redis.Client, whose context never ends, a switch of goroutines. A hook of such a client
-//     must return when its context ends, or this caller waits beyond Timeout.
+//     redis.Client a switch of goroutines. A hook of such a client must return when its context
+//     ends, or this caller waits beyond Timeout.
 //
-// Batches on a cluster or ring may go to the clients of its nodes. Add hooks in OnNewNode of a
-// [redis.ClusterClient] or in NewClient of [redis.RingOptions], or they do not see all commands.
+// On a cluster or ring add hooks in OnNewNode of a [redis.ClusterClient] or in NewClient of
+// [redis.RingOptions], or they do not see all commands.
 //
-// The error has a line for each mistake: no client, or what is wrong in the Config.
+// The error has a line for each mistake.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := errors.Join(rediskit.CheckClient("redisstore", client), cfg.check()); err != nil {
 		return nil, err
@@ -172,8 +156,8 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// ErrUnavailable is wrapped by the errors of calls that the circuit breaker did not send, because Redis has failed several
-// times in a row.
+// ErrUnavailable is wrapped by the errors of calls that the circuit breaker did not send:
+// Redis has failed several times in a row.
 var ErrUnavailable = send.ErrUnavailable
 
 // Take implements [gcra.Store].
