@@ -27,7 +27,7 @@ var (
 
 // In returns the calendar in the time zone that has the name of l in the IANA database; nil
 // is UTC. Of l only the name is used, so that all servers mean the same zone: take one of
-// [time.LoadLocation], and not [time.Local], whose name differs between machines, or a
+// [time.LoadLocation], and not [time.Local], whose name may differ between machines, or a
 // [time.FixedZone], whose offset is ignored. Two names of one zone, such as Asia/Kolkata and
 // Asia/Calcutta, are two calendars.
 func (c Calendar) In(l *time.Location) Calendar {

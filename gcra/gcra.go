@@ -22,11 +22,10 @@
 // [Limit.Capacity] and T its [Limit.Interval], and a period of a quota at most its count. Late
 // charges may take as many units more as their debt allows, and units that are given back may
 // pass again. A charge that is delayed counts when its own Result.Delay is over.
-//
 // A charge that is denied takes nothing, so retries do not extend the denial.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take returns an
-// error. What to do then is the caller's choice: see FailureMode of package middleware.
+// error.
 //
 // # The algorithm
 //
@@ -50,10 +49,10 @@
 //
 // # Quotas
 //
-// A [Quota] allows n units in each period of a [Calendar]. It takes the same step with T = 1
-// tick, B = n, the largest quota of the calendar as the clamp, and the end of the current
-// period in place of now: the stored value is that end plus the units used. A value of an
-// earlier period is before the end of this one, so the clamp makes it 0.
+// A [Quota] takes the same step with T = 1 tick, B = n, the largest quota of the calendar as
+// the clamp, and the end of the current period in place of now: the stored value is that end
+// plus the units used. A value of an earlier period is before the end of this one, so the clamp
+// makes it 0.
 //
 // The clock of the store decides which period is current. If it goes back by less than a
 // period, a bucket that was charged in a later one stays in that.

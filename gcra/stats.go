@@ -2,8 +2,8 @@ package gcra
 
 import "time"
 
-// A StatsStore is a [Store] that says how its servers are, for packages inspect and otel. The
-// store of package redisstore is one.
+// A StatsStore is a [Store] that says how its servers are, for packages inspect and otel, as
+// that of package redisstore does.
 type StatsStore interface {
 	Store
 

@@ -43,7 +43,6 @@ type LocalStore interface {
 	// server does not answer. Charges are those that the server would get. Of a
 	// limit the store grants one server's share, where instances is the number of
 	// servers that share the limit; 0 means as many as the store has counted.
-	// Remaining is what the share lets pass.
 	Local(instances int) Store
 }
 
@@ -54,7 +53,7 @@ const MaxDelay = tat.MaxDelay
 // fills in Result, so that a decision need not allocate.
 //
 // Subject and Policy together name the bucket; that of a quota is also named by its
-// calendar, so a rate and a quota, or two calendars, never read each other's value. A
+// calendar, so a rate and a quota, or two calendars, do not share one. A
 // charge is not valid, and Store.Take returns an error with nothing taken, when its Limit
 // is not (see [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
 // longer than 366 days, or not 0 on a quota, and when Limit.Capacity and MaxDebt together
@@ -113,7 +112,7 @@ func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 // left, and all of them will be after ResetAfter. An unknown subject has a full bucket.
 // Limit, MaxDelay and MaxDebt must be those that the bucket is charged by. Peek leaves out
 // what a server has granted alone (see [LocalStore]) and not charged yet, and the bucket
-// that keys of a full [Memory] share. Errors are those of Store.Take.
+// that keys of a full [Memory] share.
 func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 	c.Peek = true
 	return Take(ctx, s, c)
@@ -122,8 +121,7 @@ func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 // Reset fills the charge's bucket, also one in debt. The limit must be the one that the
 // bucket is charged by; Cost and Period do not matter. What a server has granted alone (see
 // [LocalStore]) and not charged yet still counts, and so does the bucket that keys of a full
-// [Memory] share. Errors are those of Store.Refund; after one of the network Reset may be
-// called again.
+// [Memory] share. After an error Reset may be called again.
 //
 // In Redis the reset is for all stores; another one may deny from its cache for its
 // DenialTTL, 1 s by default.
@@ -141,7 +139,7 @@ type LoggedError interface {
 }
 
 // A LimitChecker is a [Store] that does not keep every valid limit. Package middleware
-// asks it about each limit of a policy before it charges by that.
+// asks it before it charges.
 type LimitChecker interface {
 	Store
 

@@ -22,9 +22,9 @@ import (
 // of redisstore.Store. It expires when its window is empty.
 //
 // With a [redis.Client], also one for Sentinel, an admission is atomic: one script has the
-// keys of all its subjects. The store does not test whether one address is one server: behind
-// a proxy or a service that is several, limits may be looser without an error. There, give an
-// admission one subject, and test that the proxy heeds hash tags.
+// keys of all its subjects. Behind a proxy or a service that is several servers, limits may be
+// looser without an error: there, give an admission one subject, and test that the proxy heeds
+// hash tags.
 //
 // With other clients, an admission of one subject is atomic. One of several subjects is
 // divided, and gives back what it took if another came in between: for a round trip, or longer

@@ -24,16 +24,14 @@
 //
 // If none waits, a charge of cost units passes at time t if the units logged after t - Per
 // and its own are at most Count together. Then it is logged with t. A denied charge is not
-// logged, so retries do not extend a denial. The window is half open: Count units
-// at t leave room for as many at t + Per.
+// logged, so retries do not extend a denial.
 //
 // A charge that waits (see MaxDelay and MaxWait) is logged with the time at which it may
 // pass, and later charges queue behind it. All charges on one log must have the same MaxDelay:
 // a log that is further ahead is brought down. The charges of an admission wait together, so
 // the smallest MaxWait of those that are no shadows, late charges or peeks counts for all.
 //
-// A late charge takes what is left of the window at most. It is logged behind the queue,
-// and is not delayed itself.
+// A late charge takes what is left of the window at most, and is not delayed.
 //
 // A refund removes the newest units, also where others have taken them since: then the
 // window may hold fewer than have passed. So refund at once, or not at all if a partner may
@@ -52,7 +50,7 @@
 //
 // A key of GCRA takes 72 with subject and policy of the same length.
 //
-// A check is sent alone: there is no batching, denial cache or breaker. If a redis.Client has
+// There is no batching, denial cache or breaker. If a redis.Client has
 // ContextTimeoutEnabled, its hooks must return when their context ends.
 // benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //

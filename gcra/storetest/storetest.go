@@ -4,8 +4,7 @@
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
 // A store with another algorithm than package gcra sets Backend.Algorithm. A store that keeps no
-// quotas is a [gcra.LimitChecker] that says so. Tests of the network, of a server that fails
-// and of the memory that keys take are the store's own.
+// quotas is a [gcra.LimitChecker] that says so.
 package storetest
 
 import (
