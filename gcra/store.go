@@ -49,8 +49,7 @@ type LocalStore interface {
 // MaxDelay is the longest Charge.MaxDelay: 366 days.
 const MaxDelay = tat.MaxDelay
 
-// Charge is one limit to take from. An admission is a slice of them; a Store
-// fills in Result, so that a decision need not allocate.
+// Charge is one limit to take from. An admission is a slice of them.
 //
 // Subject and Policy together name the bucket; that of a quota is also named by its
 // calendar, so a rate and a quota, or two calendars, do not share one. A

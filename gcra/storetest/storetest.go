@@ -35,7 +35,7 @@ type Backend struct {
 	// a denial cache does. Parts in which the clock goes back are then left out.
 	Remembers bool
 
-	// Algorithm is the store's algorithm; the zero value is [GCRA].
+	// The zero value is [GCRA].
 	Algorithm Algorithm
 }
 
