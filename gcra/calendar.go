@@ -12,12 +12,8 @@ import (
 //	gcra.Monthly.From(15)   // begins on the 15th, in UTC
 //	gcra.Daily.In(berlin)   // begins at midnight in Berlin
 //
-// Periods begin at midnight, or on the hour, by the clocks in Location. A day on which
-// they are set by an hour has 23 or 25 hours, and if midnight is left out, it begins with its
-// first moment. Where clocks are set by half an hour, or at 2:45, a period of Hourly may be
-// shorter than an hour.
-//
-// The zero Calendar is not valid.
+// Periods begin at midnight, or on the hour, by the clocks in Location. Where these are set
+// forward or back, a period may be shorter or longer. The zero Calendar is not valid.
 type Calendar struct{ calendar tat.Calendar }
 
 // The calendars in UTC, with weeks from Monday and months from the 1st.
@@ -31,7 +27,7 @@ var (
 
 // In returns the calendar in the time zone that has the name of l in the IANA database; nil
 // is UTC. Of l only the name is used, so that all servers mean the same zone: take one of
-// [time.LoadLocation], and not [time.Local], whose name differs between machines, or a
+// [time.LoadLocation], and not [time.Local], whose name may differ between machines, or a
 // [time.FixedZone], whose offset is ignored. Two names of one zone, such as Asia/Kolkata and
 // Asia/Calcutta, are two calendars.
 func (c Calendar) In(l *time.Location) Calendar {

@@ -10,26 +10,22 @@
 //	case !result.Allowed: // deny, until result.RetryAfter has passed
 //	}
 //
-// A [Limit] says how much may pass: so many units in a time, with a burst, or a [Quota] by
-// calendar. A [Charge] takes units from one limit of one subject. A [Store] keeps the state and
-// decides about several charges at once: it takes all of them or none, with the exceptions of
-// Store.Take. [Memory] is one in this process; package redisstore has one that servers share.
+// A [Limit] says how much may pass: a rate with a burst, or a [Quota] by calendar. A [Charge]
+// takes units from one limit of one subject. A [Store] keeps the state and decides about one
+// charge or several together. [Memory] is one in this process; package redisstore has one that
+// servers share.
 //
 // # What is promised
 //
-// While the clock does not go back, no state is lost and a [Memory] is not full, any interval
-// of length D admits at most B + D/T units of a subject's limit, where B is its [Limit.Capacity]
-// and T its [Limit.Interval], and a period of a quota at most its count. Late charges may take as
-// many units more as their debt allows. Units that are given back count as not admitted, and a
-// charge that is delayed counts when its own Result.Delay is over, also if another charge delays
-// the request for longer. If units are given back while others
-// are delayed, as many more may pass together with the last of these. A denial takes nothing,
-// so retries do not extend it, and the same charge passes after RetryAfter if nothing else is
-// taken, unless its cost is above B.
+// While a limit is not changed, the clock is not set, no state is lost and a [Memory] is not full,
+// any interval of length D admits at most B + D/T units of a subject's limit, where B is its
+// [Limit.Capacity] and T its [Limit.Interval], and a period of a quota at most its count. Late
+// charges may take as many units more as their debt allows, and units that are given back may
+// pass again. A charge that is delayed counts when its own Result.Delay is over.
+// A charge that is denied takes nothing, so retries do not extend the denial.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take returns an
-// error. What to do then is the caller's choice; package middleware has three (see its
-// FailureMode).
+// error.
 //
 // # The algorithm
 //
@@ -43,29 +39,23 @@
 //	deny otherwise:                   tat unchanged, retry after new - now - B·T - W
 //
 // D and debt are the longest delay and the largest debt that the limit grants, and W is how
-// long the caller waits, at most D: see [Charge]. A cost above B never passes. What a request
-// has cost in the end may be taken late (see [Charge]): of the cost, as many units as fit into
-// B·T + debt·T. Late charges and refunds clamp at now + B·T + 366 days: only an
-// ordinary charge brings a TAT down to the clamp of its own limit.
+// long the caller waits, at most D: see [Charge]. A cost above B never passes. A late charge
+// takes as many units of its cost as fit into B·T + debt·T. Late charges and refunds clamp at
+// now + B·T + 366 days.
 //
 // The clamp bounds the effect of a clock that is set, a changed limit or a damaged value: on a
-// rate none denies for longer than B·T + max(D, debt·T). A limit may be changed at any time.
-//
-// A denial writes nothing, with one exception: it brings a TAT beyond the clamp down to it,
-// or the bucket would deny until the clock catches up.
+// rate none denies for longer than B·T + max(D, debt·T). A denial brings a TAT beyond the clamp
+// down to it, and otherwise writes nothing.
 //
 // # Quotas
 //
-// A [Quota] allows n units in each period of a [Calendar]. It takes the same step with T = 1
-// tick, B = n, the largest quota of the calendar as the clamp, and the end of the current
-// period in place of now: the stored value is that end plus the units used. A value of an
-// earlier period is before the end of this one, so the clamp makes it 0. A quota that is
-// lowered forgets nothing.
+// A [Quota] takes the same step with T = 1 tick, B = n, the largest quota of the calendar as
+// the clamp, and the end of the current period in place of now: the stored value is that end
+// plus the units used. A value of an earlier period is before the end of this one, so the clamp
+// makes it 0.
 //
-// Which period is current is decided by the clock of the store. If that goes back into
-// the period before, a bucket that was charged in the one that has begun stays in it. If it
-// goes back further, a bucket that was charged in a later period denies until the current one
-// ends.
+// The clock of the store decides which period is current. If it goes back by less than a
+// period, a bucket that was charged in a later one stays in that.
 package gcra
 
 // Where to change what: limit.go and calendar.go have the limits, store.go the contract of stores,

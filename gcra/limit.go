@@ -13,22 +13,17 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// Limit says how much may pass: Count units in every Per, sustained, and at
-// most Burst units at once. [Quota] makes a limit by calendar.
+// Limit says how much may pass: Count units in every Per, and at most Burst units
+// at once; or a [Quota] by calendar.
 //
 // A fresh key holds a full bucket of Burst units. It refills one unit every
-// Per/Count (the emission interval), so any interval of length D admits about
-// Burst + D·Count/Per units at most, and one of length Per about Burst + Count. Set Burst
-// to 1 if no two requests may pass together.
+// Per/Count, the emission interval, so any interval of length Per admits about
+// Burst + Count units at most: see the package comment. Set Burst to 1 if no two
+// requests may pass together.
 //
-// The emission interval is rounded to the nearest 100 ns: the rate is within
-// 0.05 % of Count/Per up to 10,000 a second, and within 5 % up to 1,000,000 a
-// second, the fastest. A bucket must refill within 366 days. The zero Limit is
-// not valid; see [Limit.Validate].
-//
-// Limits can be compared with ==. Rates are equal if all fields are, so a Burst of 0 differs from
-// one of Count. Quotas are equal if their counts and calendars are: Monthly.From(1) is Monthly
-// there, and the zone UTC is none.
+// The emission interval is rounded to the nearest 100 ns, which is at most 0.05 % of it
+// up to 10,000 a second. The fastest rate is 1,000,000 a second. A bucket must refill
+// within 366 days. The zero Limit is not valid; see [Limit.Validate].
 type Limit struct {
 	Count int64         // units in Per: 100 in "100 a minute"; of a quota, units in a period
 	Per   time.Duration // time in which Count units become available: a minute in "100 a minute"; 0 for a quota
@@ -51,11 +46,10 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 
 // Quota allows n units in each period of a calendar, and gives all of them back when
 // the next one begins: Quota(10_000, Monthly.From(15)). Around that moment 2n may
-// pass; a rate as a second limit spreads them. More than n may also pass if Redis loses
-// data, or while servers decide without it; SECURITY.md says how many, where B is n.
+// pass; a rate as a second limit spreads them.
 //
 // n is at most 9·10^9 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
-// year. A quota has no delays: MaxDelay must be 0, and package turns does not take it.
+// year. A quota has no MaxDelay, and package turns does not take it.
 func Quota(n int64, c Calendar) Limit {
 	return Limit{Count: n, calendar: unique.Make(c.calendar.Canonical())}
 }
@@ -122,10 +116,9 @@ var units = []struct {
 
 // ParseLimit reads a limit as [Limit.String] writes it: a count, a slash and
 // either a unit (second, minute, hour, day) or a duration as
-// [time.ParseDuration] reads it, then perhaps the word burst and its size, which is
-// otherwise the count. A quota has the word calendar before its unit (hour,
-// day, week, month, year), and then, where they are not the default, from and the day
-// with which a period begins, and the time zone.
+// [time.ParseDuration] reads it, then perhaps the word burst and its size. A quota has
+// the word calendar before its unit (hour, day, week, month, year), and then perhaps from
+// and the day with which a period begins, and the time zone.
 //
 //	100/minute
 //	25/5s

@@ -11,23 +11,19 @@ import (
 
 // Memory is a [Store] in this process. The zero value is ready to use.
 //
-// It holds at most Capacity keys, of 21 to 64 bytes each once there are many, keeps no
+// It holds at most Capacity keys, of about 20 to 64 bytes each once there are many, keeps no
 // goroutine and needs no Close. A key whose bucket is full equals a key that was never
-// seen, so it is dropped when others need the room. A quota that was used keeps its key at
-// least until the period ends. When nearly all buckets are not full, new keys that find no slot
-// share one bucket for each policy and limit: a flood of keys stays limited, and some of the
-// new keys' requests pass. A late charge takes no more than what is left
-// there. A key that gets a slot later begins with a full bucket of its own.
+// seen, so it is dropped when others need the room. When nearly all buckets are not full, new
+// keys may share one bucket for each policy and limit, where a late charge makes no debt.
 //
 // Keys are kept as 64-bit hashes under a random seed: two given keys have the
-// same with a probability of about 2^-64, and no client can search for such a pair.
+// same with a probability of about 2^-64.
 type Memory struct {
 	// Capacity is the most keys held, without the shared buckets; 0 means 1 << 20. Set it
 	// before first use.
 	Capacity int
 
-	// Now is the clock; nil means the time that has passed since first use,
-	// which setting the wall clock does not disturb, and for the periods of quotas
+	// Now is the clock; nil means a monotonic clock, and for the periods of quotas
 	// the wall clock. Set it before first use.
 	Now func() time.Time
 

@@ -2,8 +2,8 @@ package gcra
 
 import "time"
 
-// A StatsStore is a [Store] that says how its servers are. Package inspect shows it, and
-// package otel has metrics of it. The store of package redisstore is one.
+// A StatsStore is a [Store] that says how its servers are, for packages inspect and otel, as
+// that of package redisstore does.
 type StatsStore interface {
 	Store
 
@@ -11,8 +11,7 @@ type StatsStore interface {
 	Stats() Stats
 }
 
-// Stats counts what a store on servers has done since its first use. The counts from Batches to
-// LostUnits only grow.
+// Stats counts what a store on servers has done since its first use.
 type Stats struct {
 	Batches       int64         // batches that Redis answered, also with an error of the script
 	Requests      int64         // admissions and refunds in them, of a divided one its parts: Requests/Batches is the mean batch size
@@ -45,10 +44,6 @@ const (
 
 // ServerKind is what a store has learned of the keys that one script may have on a server. Empty means that it is not
 // known: batches are then sent as to a server of kind BySubject.
-//
-// A single server and the shards of a ring are tested, by Ping or with the first batches, and later with some of the others:
-// commands write and read keys of the test alone. Two tests that agree, or one error CROSSSLOT, make the kind, and change it when the
-// server has changed.
 type ServerKind string
 
 const (

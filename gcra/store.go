@@ -10,62 +10,56 @@ import (
 
 // A Store keeps the state of every key and takes from it. It is safe for
 // concurrent use. [Memory] is a store, package redisstore has one in Redis;
-// package storetest has the contract as tests. Package middleware logs the errors of
-// decisions, see [LoggedError].
+// package storetest has the contract as tests.
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is, except for
 	// shadows, late ones and peeks (see [Charge]). In Redis an admission may be divided: see
 	// packages redisstore and slidinglog. It is allowed if every charge that is not a shadow
-	// is. Take fills in the Result of every charge, and returns an error only when there is no
-	// decision, as when a charge is not valid (see [Charge]), the context is done, or
-	// the store could not answer. After an error allowed is false and the results mean
-	// nothing. Nothing was taken if the error came before a server was asked;
-	// afterwards the charges may have been taken, once.
+	// is. Take fills in the Results. It returns an error when there is no decision, as when a
+	// charge is not valid, the context is done, or the store could not answer. Then allowed is
+	// false and the results mean nothing. Where a server was asked, the charges may have been
+	// taken.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
 	// Refund gives back Cost units of every charge that is no Peek, at most to a full
 	// bucket; see [Reset] to give back all of them. It fills in Result with the state that
-	// follows. Limits and periods must be those of the Take, and all charges
-	// must have been taken, of a late one Result.Taken units: Refund ignores Late, Shadow
-	// and Result.
+	// follows. Limits and periods must be those of the Take, and the units must have been
+	// taken, of a late charge Result.Taken: Refund ignores Late, Shadow and Result.
 	Refund(ctx context.Context, charges []Charge) error
 }
 
 // A LocalStore is a [Store] that also keeps, in this process, what its server has said about
-// each key. Package middleware calls Local once for each limiter. Policies that fail local
-// decide on the result while the store does not answer: they start from the last known state
-// of a key, if there is one. For other stores middleware makes a [Memory], which starts with
-// full buckets. The store of package redisstore is a LocalStore.
+// keys. While the store does not answer, policies of package middleware that fail local decide
+// on its Local, from the last known state of a key if there is one. For other stores
+// middleware makes a [Memory], which starts with full buckets. The store of package redisstore
+// is a LocalStore.
 //
 // A store that wraps another by embedding the interface Store hides its Local, Stats and
 // CheckLimit. One that changes the charges needs a Local of its own, which changes them too.
 type LocalStore interface {
 	Store
 
-	// Local returns a store in this process, never nil, for the time in which the
-	// server does not answer. Charges are those that the server would get. Of each
+	// Local returns a store in this process, not nil, for the time in which the
+	// server does not answer. Charges are those that the server would get. Of a
 	// limit the store grants one server's share, where instances is the number of
-	// servers that share the limit; 0 means as many as the store has counted, which it
-	// begins with the first call of Local. Remaining is what the share lets pass.
+	// servers that share the limit; 0 means as many as the store has counted.
 	Local(instances int) Store
 }
 
 // MaxDelay is the longest Charge.MaxDelay: 366 days.
 const MaxDelay = tat.MaxDelay
 
-// Charge is one limit to take from. An admission is a slice of them; a Store
-// fills in Result, so that a decision need not allocate.
+// Charge is one limit to take from. An admission is a slice of them.
 //
 // Subject and Policy together name the bucket; that of a quota is also named by its
-// calendar, so a rate and a quota, or two calendars, never read each other's value. A
+// calendar, so a rate and a quota, or two calendars, do not share one. A
 // charge is not valid, and Store.Take returns an error with nothing taken, when its Limit
 // is not (see [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
 // longer than 366 days, or not 0 on a quota, and when Limit.Capacity and MaxDebt together
 // take longer than 366 days to refill, or are more than the largest quota of the calendar.
 //
-// MaxDelay and MaxDebt are the limit's: all its callers must give the same. On a rate, an
-// ordinary charge with less of both brings the bucket down to what they allow, so it erases
-// the debt and the queue of the others.
+// MaxDelay and MaxDebt are the limit's: all its callers must give the same, or a charge with
+// less may erase the debt and the queue of the others.
 type Charge struct {
 	Subject string // who is counted: "ip:192.0.2.7"; any bytes, any length
 	Policy  string // which limit: "login"
@@ -76,15 +70,13 @@ type Charge struct {
 	MaxWait  time.Duration // longest delay that this caller accepts, at most MaxDelay; 0 means that it does not wait
 	MaxDebt  int64         // units by which Late may overdraw the bucket; 0 means none
 
-	// Late takes what a request has cost, once that is known. It is never denied and never
-	// delayed: it takes Cost units, or as many as are left with MaxDebt (without it in the
-	// bucket that keys of a full [Memory] share), and Result.Taken says how many; in an
-	// admission that is denied it takes none. A bucket in debt denies ordinary charges, or
-	// lets them wait; the debt of a quota ends with its period.
+	// Late takes what a request has cost, once that is known. It is not denied and not
+	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
+	// says how many; in an admission that is denied it takes none. A bucket in debt denies
+	// ordinary charges, or lets them wait; the debt of a quota ends with its period.
 	Late bool
 
-	// Peek asks what is left: it takes or refunds nothing, whatever valid Cost it has, writes
-	// nothing and is always allowed.
+	// Peek asks what is left: it is allowed, and takes and refunds nothing.
 	Peek bool
 
 	Shadow bool   // taken if its own limit and all that are not shadows allow; never denies the admission
@@ -115,27 +107,23 @@ func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 	return charges[0].Result, err
 }
 
-// Peek returns the state of the charge's bucket and changes nothing: Remaining units are
-// left, and all of them will be after ResetAfter. Without an error Allowed is true. An
-// unknown subject has a full bucket. The charge must be one that the bucket is charged by:
-// with another limit the numbers mean nothing, and without the MaxDelay or MaxDebt of a rate,
-// ResetAfter leaves out the queue or the debt. Peek also leaves out what a server has granted
-// alone (see [LocalStore]) and not charged yet, and the bucket that keys of a full [Memory]
-// share. Errors are those of Store.Take.
+// Peek returns the state of the charge's bucket and takes nothing: Remaining units are
+// left, and all of them will be after ResetAfter. An unknown subject has a full bucket.
+// Limit, MaxDelay and MaxDebt must be those that the bucket is charged by. Peek leaves out
+// what a server has granted alone (see [LocalStore]) and not charged yet, and the bucket
+// that keys of a full [Memory] share.
 func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 	c.Peek = true
 	return Take(ctx, s, c)
 }
 
-// Reset fills the charge's bucket, however far it is in debt. Requests that MaxDelay delays
-// keep their delay, so its units may pass together with them. What a server has granted
-// alone (see [LocalStore]) and not charged yet still counts, and so does the bucket that keys
-// of a full [Memory] share. The limit must be the one that the bucket is charged by; Cost and
-// Period do not matter. Errors are those of Store.Refund; after one of the network, whether
-// the bucket was filled is unknown, and Reset may be called again.
+// Reset fills the charge's bucket, also one in debt. The limit must be the one that the
+// bucket is charged by; Cost and Period do not matter. What a server has granted alone (see
+// [LocalStore]) and not charged yet still counts, and so does the bucket that keys of a full
+// [Memory] share. After an error Reset may be called again.
 //
-// In Redis the reset is for all stores, and s sees it at once. Another store that has
-// cached a denial of the bucket goes on denying for its DenialTTL at most, 1 s by default.
+// In Redis the reset is for all stores; another one may deny from its cache for its
+// DenialTTL, 1 s by default.
 func Reset(ctx context.Context, s Store, c Charge) error {
 	c.Cost, c.Peek, c.Period = math.MaxInt64, false, time.Time{}
 	charges := [1]Charge{c}
@@ -150,7 +138,7 @@ type LoggedError interface {
 }
 
 // A LimitChecker is a [Store] that does not keep every valid limit. Package middleware
-// asks it about each limit of a policy before it charges by that.
+// asks it before it charges.
 type LimitChecker interface {
 	Store
 

@@ -14,9 +14,8 @@ import (
 // Memory is a [gcra.Store] that keeps its logs in this process. The zero value
 // is ready to use.
 //
-// Its memory is not bounded: it holds every key that was charged within its
-// window. It drops others when it has 64 keys, or twice as many as it kept the last
-// time if that is more. Use it for a few partners; for public clients use [gcra.Memory].
+// Its memory is not bounded: it holds the keys that were charged within their window, and
+// some others. Use it for a few partners; for public clients use [gcra.Memory].
 type Memory struct {
 	clock func() time.Time // nil means the monotonic time since start
 

@@ -16,29 +16,24 @@ import (
 )
 
 // Store is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) shared by
-// any number of processes. Every decision uses the clock of Redis. On a single Redis it is one
-// script in one round trip, once the server has the script.
+// any number of processes. Decisions use the clock of Redis.
 //
 // A log is the list <Prefix>{<subject>}:<policy>, escaped and hashed like the keys
 // of redisstore.Store. It expires when its window is empty.
 //
-// With a [redis.Client], also one for Sentinel, every admission is atomic: one script has
-// the keys of all its subjects. The store does not test whether one address is one
-// server. Behind one that is several, give an admission one subject: with several, a
-// service that hides a cluster answers an error such as CROSSSLOT, and a proxy that
-// chooses the server by the first key makes limits looser without an error. A proxy that
-// ignores hash tags does so for the policies of one subject, too.
+// With a [redis.Client], also one for Sentinel, an admission is atomic: one script has the
+// keys of all its subjects. Behind a proxy or a service that is several servers, limits may be
+// looser without an error: there, give an admission one subject, and test that the proxy heeds
+// hash tags.
 //
-// With other clients, an admission of one subject is atomic. One of several
-// subjects first evaluates all of them and then takes from all; if another admission came in
-// between, it gives back what it took. For a round trip, or longer if giving back fails, a
-// subject may then look more charged than it is. A ring gives the keys of a shard that is down
-// to the others, where their logs are empty: keep no strict limit on one.
+// With other clients, an admission of one subject is atomic. One of several subjects is
+// divided, and gives back what it took if another came in between: for a round trip, or longer
+// if giving back fails, a subject may look more charged than it is. Keep no strict limit on a
+// ring: it gives the keys of a shard that is down to the others, where their logs are empty.
 //
-// A charge is made at most once: if a reply is lost, it may have been made, but
-// never twice. If Redis does not answer within [Config].Timeout, Take returns an error. A
-// policy of package middleware with FailLocal then decides by GCRA, which is not
-// strict; use FailClosed for a strict limit.
+// A charge is made at most once: if a reply is lost, it may have been made. If Redis does not
+// answer within [Config].Timeout, Take returns an error. With FailLocal a policy of package
+// middleware then decides by GCRA; use FailClosed for a strict limit.
 type Store struct {
 	client  redis.UniversalClient
 	prefix  string
@@ -48,8 +43,8 @@ type Store struct {
 }
 
 // New returns a store on a [redis.Client] (also one for Sentinel), a
-// [redis.ClusterClient] or a [redis.Ring]. The caller closes the client. Its
-// retries do not apply to the scripts. The error has a line for each mistake.
+// [redis.ClusterClient] or a [redis.Ring]. The caller closes the client. The error has a
+// line for each mistake.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	err := errors.Join(rediskit.CheckClient("slidinglog", client), rediskit.CheckConfig("slidinglog", cfg.Prefix, cfg.Timeout))
 	if cfg.Now != nil {

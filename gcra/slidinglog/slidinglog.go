@@ -1,8 +1,7 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
-// it begins, at most Count units pass, while no state is lost, limits stay, the clock does not go back and
-// nothing is refunded. [Store], in Redis, and [Memory] are stores like those of package gcra, with the
-// same charges and results, for rates without debt whose Burst is 0 or their Count. For another
-// Policy.Limit, New of package middleware returns an error.
+// it begins, at most Count units pass, while no state is lost, limits stay, the clock does not
+// go back and nothing is refunded. [Store], in Redis, and [Memory] implement [gcra.Store] for
+// rates without debt whose Burst is 0 or their Count.
 //
 //	store, err := slidinglog.New(client, slidinglog.Config{})
 //	if err != nil {
@@ -15,59 +14,44 @@
 //
 // Use it for somebody else's limit: a partner counts 25 calls in any 5 seconds and
 // bans clients that make the 26th. GCRA keeps such a limit if Burst + Count is at most
-// 25, so the larger the burst, the lower its rate. A log admits all 25, at once or
-// spread, and the 26th when the first has left the window. For your own limits GCRA is better: it
-// refills evenly, where a log gives units back as they were taken, and costs less.
+// 25. A log admits all 25, at once or spread, and the 26th when the first has left the
+// window. For your own limits use GCRA, which refills evenly and costs less.
 //
 // A partner counts calls when they arrive, and some take longer than others. Let Per
-// be longer than the partner's by as much as that varies, such as 1 %, which is the default
-// of package httpclient.
+// be longer than the partner's by as much as that varies, such as 1 %.
 //
 // # Algorithm
 //
 // If none waits, a charge of cost units passes at time t if the units logged after t - Per
 // and its own are at most Count together. Then it is logged with t. A denied charge is not
-// logged, so retries do not extend a denial. The window is half open: Count units
-// at t leave room for as many at t + Per, and not a microsecond earlier.
+// logged, so retries do not extend a denial.
 //
-// A charge that waits (see MaxDelay and MaxWait) queues: it is logged with the time at which
-// it may pass, and no charge overtakes it but a late one. All charges on one log must have the same
-// MaxDelay. A log that is further ahead than that, as after the clock went back, is brought
-// down. The charges of an admission are logged with one time,
-// that of their request, so the smallest MaxWait of them counts for all. Shadows and late charges
-// may be logged later; these and peeks do not count there.
+// A charge that waits (see MaxDelay and MaxWait) is logged with the time at which it may
+// pass, and later charges queue behind it. All charges on one log must have the same MaxDelay:
+// a log that is further ahead is brought down. The charges of an admission wait together, so
+// the smallest MaxWait of those that are no shadows, late charges or peeks counts for all.
 //
-// A late charge takes what is left of the window at most, as there is no debt. It is logged
-// behind the queue, and is not delayed itself.
+// A late charge takes what is left of the window at most, and is not delayed.
 //
-// A refund does not know which units are its own. It removes the newest. Units that
-// others have taken since then count as old as the refunded ones, and leave the
-// window earlier. So refund at once, or not at all if a partner may have counted the call.
+// A refund removes the newest units, also where others have taken them since: then the
+// window may hold fewer than have passed. So refund at once, or not at all if a partner may
+// have counted the call.
 //
-// A limit may change while its log exists. A new Count applies at once; a longer
-// Per begins with what the shorter one has kept. Charges on one subject and policy
-// should agree on Per.
+// Charges on one subject and policy should agree on Per: a longer one begins with what a
+// shorter one has kept.
 //
 // # Cost
 //
-// A key holds its window, two integers for each charge, whatever its cost: its time
-// and a count of units. Redis packs them. Bytes of a key in Redis 7.0 (MEMORY
-// USAGE with SAMPLES 0), by charges in the window:
+// A key holds two integers for each charge, whatever its cost. Bytes of a key
+// in Redis 7.0 (MEMORY USAGE with SAMPLES 0), by charges in the window:
 //
 //	charges       1     10     100    1,000    10,000
 //	bytes       184    312   1,432   13,504   138,008
 //
-// So a charge takes about 14 bytes, or 20 after 2^31 units without a pause of Per. With
-// subject and policy of the same length, a key of GCRA takes 72.
+// A key of GCRA takes 72 with subject and policy of the same length.
 //
-// A check is a script of more commands than that of GCRA, and is sent alone: there is no batching, denial cache or breaker. It takes about as long with
-// 10,000 charges in the window as with a few. If many have left the window since the last
-// check, or must leave first, the script searches for the last of them, with more commands by
-// the logarithm of their number.
-//
-// A caller may send by itself if its context never ends and the client is a redis.Client with
-// ContextTimeoutEnabled and a PoolTimeout within Timeout; otherwise a second goroutine does,
-// which takes longer. A hook of such a client must return when its context ends.
+// There is no batching, denial cache or breaker. If a redis.Client has
+// ContextTimeoutEnabled, its hooks must return when their context ends.
 // benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'

@@ -3,12 +3,8 @@
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
-// A store with another algorithm than package gcra runs the parts that do not
-// depend on the algorithm (see [Algorithm]). A store that keeps no quotas is a
-// [gcra.LimitChecker] that says so.
-//
-// [gcra.Memory] passes. Tests of the network, of a server that fails and of the memory that keys take are
-// the store's own.
+// A store with another algorithm than package gcra sets Backend.Algorithm. A store that keeps no
+// quotas is a [gcra.LimitChecker] that says so.
 package storetest
 
 import (
@@ -33,16 +29,13 @@ type Backend struct {
 
 	// Exact means that only Advance moves the time, so results are compared to the
 	// tick. Advance is then also called while Take runs, unless Algorithm is Other.
-	// Otherwise durations in results may be shorter by the time that has passed.
 	Exact bool
 
 	// Remembers means that the store may answer from a cache of earlier results, as
-	// a denial cache does. Parts in which the clock goes back are then left out, as
-	// remembered denials may outlast that. Unless it is Exact, durations may then also be
-	// longer, by the time that has passed.
+	// a denial cache does. Parts in which the clock goes back are then left out.
 	Remembers bool
 
-	// Algorithm is the store's algorithm; the zero value is [GCRA].
+	// The zero value is [GCRA].
 	Algorithm Algorithm
 }
 
@@ -50,16 +43,15 @@ type Backend struct {
 type Algorithm int
 
 const (
-	// GCRA is the algorithm of package gcra. It has no parts about sliding windows.
+	// GCRA is the algorithm of package gcra.
 	GCRA Algorithm = iota
 
 	// Sliding passes at most Count units in any window of length Per, and requires
-	// Burst to be 0 or Count. Its parts are those about sliding windows and those that do not
-	// need GCRA: of their tables the steps before time passes, without the lengths of durations.
+	// Burst to be 0 or Count.
 	Sliding
 
-	// Other passes at most Burst units at one time. Its parts are those of Sliding
-	// that are neither about sliding windows nor about a queue.
+	// Other passes at most Burst units at one time. Only the parts run that depend on neither
+	// GCRA nor sliding windows.
 	Other
 )
 
