@@ -5,12 +5,8 @@
 //	))
 //
 // The middleware works in Use, With and Group, also of mounted routers, and around a
-// router, with nothing between the two. chi finds the route only after the middleware of
-// Use, so this package asks the router for it.
-//
-// Put middleware that rewrites the path, such as chi's StripSlashes, in front of the
-// limiter, so that limiter and router see the same path. What a policy has as text on a
-// parameter of the route is compared with r.URL, which chi's URLFormat does not change.
+// router, with nothing between the two. Put middleware that rewrites the path, such as
+// chi's StripSlashes, in front of it, so that limiter and router see the same path.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -28,15 +24,15 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid. To handle the error, use [NewLimiter] and [From].
+// configuration is not valid: [NewLimiter] returns the error.
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 	return From(Must(NewLimiter(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
 // get the route in the form of a ServeMux, "GET /files/{path...}". What a ServeMux does
-// not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". If the router
-// has no route for the request, the route may be empty or that of a mount.
+// not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". The route may be
+// empty, or that of a mount, if the router has none for the request.
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {

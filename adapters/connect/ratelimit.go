@@ -8,16 +8,15 @@
 //	mux.Handle(shopconnect.NewCatalogHandler(catalog, connect.WithInterceptors(authenticate, limit)))
 //
 // Put it after the authentication, so that keys know the user, and inside
-// interceptors that trace or measure calls, so that they see denials. Connect reads
-// the message of a unary call before its interceptors run, so one without a valid
-// message is not counted: bound its size with connect.WithReadMaxBytes.
+// interceptors that trace or measure calls, so that they see denials. A unary call
+// without a valid message is not counted: bound its size with connect.WithReadMaxBytes.
 //
 // # Keys and routes
 //
 // Key, Cost, LimitFor and Skip see a call as an *http.Request: a POST, also if it came as
 // a GET, with the procedure as its path and with the header, Host and RemoteAddr of
-// the HTTP request. So the functions of package keyfunc work unchanged. Its TLS
-// is nil, as Connect does not hand it on, and its ContentLength is -1.
+// the HTTP request. Its TLS is nil, and its ContentLength -1. The functions of package
+// keyfunc work unchanged.
 //
 // Policy.Routes are procedures: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
 // of a service, wherever the handler is mounted.
@@ -27,9 +26,8 @@
 // A denied call ends with connect.CodeResourceExhausted, or with connect.CodeUnavailable
 // because a policy could not be decided. The error has a google.rpc.RetryInfo,
 // unless no wait helps, and for policies that denied a google.rpc.QuotaFailure with their
-// names. Retry-After and the RateLimit fields are headers of the response, as
-// [middleware.Headers] says. In the Connect protocol a denied unary call has the status 429
-// or 503. A call whose context ends while MaxDelay holds it back ends with the context's code.
+// names. Retry-After and the RateLimit fields are headers of the response. A call whose
+// context ends while MaxDelay holds it back ends with the context's code.
 //
 // # Streams
 //
@@ -37,9 +35,8 @@
 //
 //	err := ratelimit.FromContext(ctx).Spend(ctx, 1, "messages")
 //
-// The last argument is the policy. Spend does not end the stream: what it takes is missing for
-// later calls. Log its error, which may name the server of the store, and do not return it to
-// the client.
+// The last argument is the policy. Spend does not end the stream. Log its error, which may
+// name the server of the store, and do not return it to the client.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -54,7 +51,7 @@ import (
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
 // if the configuration is not valid, also for Routes that are not of calls, such as
-// "/login". To handle the error, use [NewLimiter] with Config.RPC, and [From].
+// "/login": [NewLimiter], with Config.RPC, returns the error.
 func New(cfg Config, policies ...Policy) connect.Interceptor {
 	cfg.RPC = true
 	return From(Must(NewLimiter(cfg, policies...)))

@@ -4,17 +4,15 @@
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	))
 //
-// The middleware may be used in Use, in Pre, on a group or on a route. In Pre, echo
-// looks for the route only later, so this package asks the router for it. Put
-// middleware that rewrites the path or the method in Pre, in front of the limiter, so
-// that limiter and router see the same request.
+// The middleware may be used in Use, in Pre, on a group or on a route. Put middleware that
+// rewrites the path or the method in Pre, in front of the limiter, so that limiter and
+// router see the same request.
 //
 // For echo v5 use adapters/echov5.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 //
-// Take addresses from package keyfunc: echo's c.RealIP may believe what clients write
-// into X-Forwarded-For.
+// Take addresses from package keyfunc: c.RealIP may believe what clients write.
 package ratelimit
 
 import (
@@ -28,7 +26,7 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid. To handle the error, use [NewLimiter] and [From].
+// configuration is not valid: [NewLimiter] returns the error.
 func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 	return From(Must(NewLimiter(cfg, policies...)))
 }
@@ -36,7 +34,7 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // From returns middleware that limits requests by l. The handlers after it find
 // the Decision with [FromContext] in c.Request().Context(), and the route, in
 // the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A denial
-// is a response, not an error, so echo's HTTPErrorHandler does not see it.
+// is a response, and not an error for echo's HTTPErrorHandler.
 func From(l *Limiter) echo.MiddlewareFunc {
 	l = Must(l, nil)
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
@@ -78,12 +76,9 @@ type response struct{ *echo.Response }
 func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
-// KeyFrom returns a Policy.Key that reads echo's context, where authentication
-// middleware leaves what it found. The key gets the prefix "own:", so that it
-// never equals one of package keyfunc; an empty key stays empty, which means
-// anonymous. A request that carries no echo context is an error. The limiter usually logs a
-// warning if none of a policy's first hundred requests has such a key: it may run
-// before the authentication.
+// KeyFrom returns a Policy.Key that reads echo's context. The key gets the prefix "own:"; an
+// empty key stays empty, which means anonymous. A request that carries no echo context is an
+// error. Put the limiter after the authentication that the key needs.
 func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {
 	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo, or give Peek middleware.WithRoute(c.Request(), c.Request().Pattern, c)")
 }

@@ -10,7 +10,7 @@
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 //
-// Take addresses from package keyfunc: by default, gin's c.ClientIP trusts every proxy.
+// Take addresses from package keyfunc: c.ClientIP may believe what clients write.
 package ratelimit
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid. To handle the error, use [NewLimiter] and [From].
+// configuration is not valid: [NewLimiter] returns the error.
 func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 	return From(Must(NewLimiter(cfg, policies...)))
 }
@@ -44,12 +44,9 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 }
 
-// KeyFrom returns a Policy.Key that reads gin's context, where authentication
-// middleware leaves what it found. The key gets the prefix "own:", so that it
-// never equals one of package keyfunc; an empty key stays empty, which means
-// anonymous. A request that carries no gin context is an error. The limiter usually logs a
-// warning if none of a policy's first hundred requests has such a key: it may run
-// before the authentication.
+// KeyFrom returns a Policy.Key that reads gin's context. The key gets the prefix "own:"; an
+// empty key stays empty, which means anonymous. A request that carries no gin context is an
+// error. Put the limiter after the authentication that the key needs.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
 	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithRoute(c.Request, c.Request.Pattern, c)")
 }

@@ -6,44 +6,18 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// The types of package middleware under this package's name.
+// Types of package middleware, which documents them.
 type (
-	// Config says how a limiter works, such as its store, headers and logger. See
-	// [middleware.Config].
-	Config = middleware.Config
-
-	// Policy says who is counted, and how much each key may do. See [middleware.Policy].
-	Policy = middleware.Policy
-
-	// Override is what is different for one key of a policy. See
-	// [middleware.Override].
-	Override = middleware.Override
-
-	// Limiter decides about requests by its policies. See [middleware.Limiter].
-	Limiter = middleware.Limiter
-
-	// Decision is what a Limiter decided about a request. See
-	// [middleware.Decision].
-	Decision = middleware.Decision
-
-	// PolicyResult is the part of one policy in a Decision. See
-	// [middleware.PolicyResult].
-	PolicyResult = middleware.PolicyResult
-
-	// Headers chooses the RateLimit fields of responses. See
-	// [middleware.Headers].
-	Headers = middleware.Headers
-
-	// FailureMode is what a policy does when it cannot be decided, for example
-	// because the store does not answer. See [middleware.FailureMode].
-	FailureMode = middleware.FailureMode
-
-	// FieldError is a mistake in a field of a Policy. See [middleware.FieldError].
-	FieldError = middleware.FieldError
-
-	// SettleError is an error of Decision.Settle, with the units that it could not
-	// take. See [middleware.SettleError].
-	SettleError = middleware.SettleError
+	Config       = middleware.Config       // store, headers, logger and the like
+	Policy       = middleware.Policy       // who is counted, and how much each key may do
+	Override     = middleware.Override     // what is different for one key
+	Limiter      = middleware.Limiter      // decides by its policies
+	Decision     = middleware.Decision     // what a Limiter decided about a request
+	PolicyResult = middleware.PolicyResult // the part of one policy in a Decision
+	Headers      = middleware.Headers      // which RateLimit fields responses have
+	FailureMode  = middleware.FailureMode  // what a policy does when it cannot be decided
+	FieldError   = middleware.FieldError   // a mistake in a field of a Policy
+	SettleError  = middleware.SettleError  // the units that Decision.Settle could not take
 )
 
 // The values of Config.Headers. See [middleware.Headers].
@@ -56,13 +30,12 @@ const (
 
 // The values of Policy.OnFailure. See [middleware.FailureMode].
 const (
-	FailLocal  = middleware.FailLocal  // go on limiting with the state of this server; the default
+	FailLocal  = middleware.FailLocal  // limit with the state of this server; the default
 	FailOpen   = middleware.FailOpen   // let the request pass this policy
 	FailClosed = middleware.FailClosed // deny the request, but not for a Shadow
 )
 
-// NewLimiter returns a Limiter for From, and mistakes of the configuration as an error.
-// See [middleware.New].
+// NewLimiter returns a Limiter for From. See [middleware.New].
 func NewLimiter(cfg Config, policies ...Policy) (*Limiter, error) {
 	return middleware.New(cfg, policies...)
 }
@@ -70,6 +43,5 @@ func NewLimiter(cfg Config, policies ...Policy) (*Limiter, error) {
 // Must returns l. It panics if err is not nil, or l is nil. See [middleware.Must].
 func Must(l *Limiter, err error) *Limiter { return middleware.Must(l, err) }
 
-// FromContext returns the Decision that a request carries, or nil. See
-// [middleware.FromContext].
+// FromContext returns the Decision that a request carries, or nil. See [middleware.FromContext].
 func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }

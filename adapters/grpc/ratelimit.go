@@ -16,18 +16,15 @@
 //
 // Key, Cost, LimitFor and Skip see a call as an *http.Request: a POST with the full
 // method as its path, the metadata as its header, the :authority as its Host, and the
-// peer as its RemoteAddr and TLS. So the functions of package keyfunc work unchanged.
-// Binary metadata ("-bin") is in base64; the RemoteAddr of a peer on a Unix socket is
-// "@"; ContentLength is -1. Clients write the metadata.
+// peer as its RemoteAddr and TLS. The functions of package keyfunc work unchanged.
 //
 // Policy.Routes are full methods: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
 // of a service. Without Routes a policy is for all services, also health and reflection;
 // Skip can exempt their calls.
 //
-// A call that ends before its interceptors run is not counted, such as one of a method
-// without a handler or of an unknown compression, or a unary one whose message is malformed,
-// too large or missing.
-// Bound such calls with grpc.MaxRecvMsgSize and grpc.MaxConcurrentStreams.
+// A call that ends before its interceptors run is not counted, such as a unary one whose
+// message is malformed or too large. Bound such calls with grpc.MaxRecvMsgSize and
+// grpc.MaxConcurrentStreams.
 //
 // # Denials
 //
@@ -36,11 +33,8 @@
 // policies that denied a google.rpc.QuotaFailure with their names. A call whose context ends
 // while MaxDelay holds it back ends with the context's code.
 //
-// The RateLimit fields are header metadata of calls that succeed, in lower case, or trailer
-// metadata if the header metadata was sent without them. Of calls that fail before they send
-// anything they are trailer metadata, as gRPC's retries end with a response's header metadata:
-// a denial has grpc-retry-pushback-ms beside them, and retry-after if a wait helps.
-// docs/rpc.md has a retry policy for clients, and says what is not retried.
+// The RateLimit fields are metadata, in lower case. docs/rpc.md says where, and has a retry
+// policy for clients.
 //
 // # Streams
 //
@@ -48,9 +42,8 @@
 //
 //	err := ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1, "messages")
 //
-// The last argument is the policy. Spend does not end the stream: what it takes is missing for
-// later calls. Log its error, which may name the server of the store, and do not return it to
-// the client.
+// The last argument is the policy. Spend does not end the stream. Log its error, which may
+// name the server of the store, and do not return it to the client.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -65,13 +58,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Interceptors limit the calls of a server. They are safe for concurrent use and may
-// be shared by servers.
+// Interceptors limit calls. Servers may share them.
 type Interceptors struct{ limiter *Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
-// configuration is not valid, also for Routes that are not of calls, such as "/login".
-// To handle the error, use [NewLimiter] with Config.RPC, and [From].
+// configuration is not valid, also for Routes that are not of calls, such as "/login":
+// [NewLimiter], with Config.RPC, returns the error.
 func New(cfg Config, policies ...Policy) *Interceptors {
 	cfg.RPC = true
 	return From(Must(NewLimiter(cfg, policies...)))

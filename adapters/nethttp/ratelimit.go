@@ -21,16 +21,14 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid. To handle the error, use [NewLimiter] and [From].
+// configuration is not valid: [NewLimiter] returns the error.
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 	return From(Must(NewLimiter(cfg, policies...)))
 }
 
-// From returns middleware that limits requests by l.
-//
-// If it wraps an [http.ServeMux], it asks the mux which route will serve the
-// request, for Policy.Routes and keyfunc.Route. If there is other middleware between the
-// two, see [Routes].
+// From returns middleware that limits requests by l. If it wraps an [http.ServeMux],
+// Policy.Routes and keyfunc.Route see the mux's routes. If there is other middleware
+// between the two, see [Routes].
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
@@ -49,14 +47,14 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 // redirect is the type of a mux's handler that redirects.
 var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
 
-// Routes returns middleware that asks mux which route will serve the request, and
-// passes the answer to the limiters inside. Put it around a limiter, and inside
-// [http.StripPrefix], if there is other middleware between the limiter and the mux:
+// Routes returns middleware that tells the limiters inside which route of mux will serve
+// the request. Put it around a limiter, and inside [http.StripPrefix], if there is other
+// middleware between the limiter and the mux:
 //
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //
-// Without it such a limiter does not know the mux's routes: keyfunc.Route does not see
-// them, and a policy for "/users/{id}" counts /users/7/posts too.
+// Without it, keyfunc.Route does not see the mux's routes, and a policy for "/users/{id}"
+// counts /users/7/posts too.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
