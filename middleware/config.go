@@ -189,7 +189,7 @@ type Override struct {
 	Name string
 
 	// Banned denies all requests of the key to which the policy applies, with Config.BanStatus
-	// and, if the ban has an end, Retry-After. A request that is denied so is charged to no
+	// and, if a wait helps, Retry-After. A request that is denied so is charged to no
 	// policy of the limiter. A Shadow bans nobody.
 	Banned bool
 

@@ -9,9 +9,9 @@
 //	ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
 //	ratelimit ban ip:198.51.100.9 --for 1h
 //
-// Each override has an end, and ends by the clock of the server, also while Redis is away:
-// then the last known ones stay. A Redis that has lost its data has no overrides; keep a
-// copy by "ratelimit override list --json".
+// Each override ends by the clock of the server, also while Redis is away: then the last
+// known ones stay. If Redis loses its data, the overrides are lost; keep a copy by
+// "ratelimit override list --json".
 package fleet
 
 import (
@@ -32,16 +32,15 @@ import (
 
 // Config configures [New]. Use keyed literals: fields may be added.
 type Config struct {
-	// Client is of the Redis that the command writes to. It needs the right to read one key;
-	// SECURITY.md has the line. For a cluster, make it with redisstore.ClientOptions: with the
-	// timeouts of go-redis, a node that hangs delays changes. Required.
+	// Client is of the Redis that the command writes to; SECURITY.md has the line for its ACL.
+	// For a cluster, make it with redisstore.ClientOptions: with the timeouts of go-redis, a
+	// node that hangs may delay changes. Required.
 	Client redis.UniversalClient
 
 	// Prefix is that of the command and of redisstore; "" means "rl:".
 	Prefix string
 
-	// Logger gets a line if the overrides cannot be read, one when they can again, and lines
-	// about broken ones. Nil means [slog.Default].
+	// Logger gets lines if overrides cannot be read or are broken. Nil means [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -68,8 +67,8 @@ type override struct {
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
-// change every two seconds. The error is about the Config. If Redis does not answer, New logs
-// that and returns after about a second, without an error and without overrides.
+// change about every two seconds. The error is about the Config. If Redis does not answer, New
+// returns within about a second without overrides, and goes on trying in the background.
 func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	if iface.IsNil(cfg.Client) {
 		return nil, errors.New("fleet: Client is nil; want that of the Redis to which the command ratelimit writes")

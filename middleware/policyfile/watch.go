@@ -17,9 +17,9 @@ func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter)
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
 }
 
-// Watcher reloads a limiter's policies from a file. A change takes effect for all
-// policies at once; [middleware.Limiter.Reload] says what becomes of what clients have
-// used. While the file is missing or has a mistake, the policies stay as they were.
+// Watcher reloads a limiter's policies from a file; [middleware.Limiter.Reload] says what
+// becomes of what clients have used. While the file is missing or has a mistake, the policies
+// stay as they were.
 //
 // Set the fields before the first use. All but OnReload are required.
 type Watcher struct {
@@ -28,9 +28,8 @@ type Watcher struct {
 	Limiter *middleware.Limiter
 
 	// OnReload is called with nil after each reload, and with the error of [Load] or of the
-	// limiter after a failure that lasts, or of a call of Reload. Calls do not overlap; they
-	// must not use the Watcher. If OnReload is nil, reloads and mistakes are logged to
-	// [slog.Default], one line each.
+	// limiter after a failure that lasts, or of a call of Reload. It must not use the Watcher.
+	// If OnReload is nil, reloads and mistakes are logged to [slog.Default].
 	OnReload func(error)
 
 	mu   sync.Mutex // orders reloads: an older file never replaces a newer one
