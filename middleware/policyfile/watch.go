@@ -40,12 +40,12 @@ type Watcher struct {
 // without support of the file system.
 const interval = 200 * time.Millisecond
 
-// Run reads the file five times a second until the context ends, and reloads at its start and
-// after a change: then the limiter has the policies of the file and no others. A change takes
-// effect within half a second, once two reads in a row have found it. The file may be written
-// in place, be replaced, or be behind symbolic links that are swapped, as in a Kubernetes
-// ConfigMap (but not one mounted with subPath, which Kubernetes never updates). Replacing is
-// best: part of a file, read while it is being written, may be a valid file.
+// Run reads the file several times a second until the context ends, and reloads at its start and
+// after a change, once two reads in a row have found it: then the limiter has the policies of the
+// file and no others. The file may be written in place, be replaced, or be behind symbolic links
+// that are swapped, as in a Kubernetes ConfigMap (but not one mounted with subPath, which
+// Kubernetes does not update). Replacing is best: part of a file, read while it is being written,
+// may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
 	for found := read(w.Path); ; {
 		found = w.reloadIfChanged(found)
