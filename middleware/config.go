@@ -55,9 +55,9 @@ type Config struct {
 	BanStatus int
 
 	// Logger gets the problems of the set-up and of requests, as a rule at most one line in
-	// five minutes for each. A line has a code and a link to its section in
-	// docs/troubleshooting.md. At level Debug it also gets a line for each decision, except
-	// those of Peek. Nil means [slog.Default].
+	// five minutes for each; redisstore.Store has a Logger of its own. A line has a code and a
+	// link to its section in docs/troubleshooting.md. At level Debug Logger also gets a line
+	// for each decision, except those of Peek. Nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that fails local
@@ -81,17 +81,17 @@ type Policy struct {
 	// follows its OnFailure. Required.
 	Key func(*http.Request) (string, error)
 
-	// SkipAnonymous exempts requests with an empty key: the policy is for users only. An error
-	// of Key does not exempt a request. A key of keyfunc.Join is empty only if all its parts
-	// are.
+	// SkipAnonymous exempts requests with an empty key: the policy is for users only. It does
+	// not exempt a request whose Key fails. A key of keyfunc.Join is empty only if all its
+	// parts are.
 	SkipAnonymous bool
 
 	// Limit is how much each key may do. Required unless LimitFor is set.
 	Limit gcra.Limit
 
-	// LimitFor returns the limit for a request, for example by the customer's plan, and wins
-	// over Limit. [gcra.Unlimited] exempts the request, unless an Override limits or bans the
-	// key. All requests of a key must get the same limit, which may change over time.
+	// LimitFor returns the limit for a request, for example by the customer's plan. It wins
+	// over Limit, and an Override wins over both. [gcra.Unlimited] exempts the request, also if
+	// Key fails. All requests of a key must get the same limit, which may change over time.
 	//
 	// The zero Limit means that a plan is missing: Limit applies or, without one, OnFailure,
 	// which denies with 503 unless it is FailOpen or the policy is a Shadow. An invalid limit
@@ -100,8 +100,8 @@ type Policy struct {
 
 	// Override returns what is different for a key that is an exception, and true; false means
 	// that the key is none. It gets what Key returned, "" for an anonymous request. Its limit
-	// wins over Limit and LimitFor, and may change over time. If Override panics or returns an
-	// invalid limit, the policy follows its OnFailure.
+	// may change over time. If Override panics or returns an invalid limit, the policy follows
+	// its OnFailure.
 	//
 	// Override is also called outside of requests, as by [Limiter.Reset] and package inspect.
 	// It must be fast, as requests wait for it: look in a map, and fill the map elsewhere.
@@ -118,7 +118,7 @@ type Policy struct {
 	// As a rule a request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a route
 	// of its own. Otherwise it is matched by its path, in which "/users/{id}" matches
-	// /users/search and /users/7/posts too. docs/limits.md has all cases.
+	// /users/search and /users/7/posts too. See docs/limits.md.
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
@@ -130,7 +130,7 @@ type Policy struct {
 	Skip func(*http.Request) bool
 
 	// Shadow makes the policy decide and report without denying a request itself, to watch a
-	// new limit before it is enforced. Clients do not see it.
+	// new limit before it is enforced. The RateLimit fields do not show it.
 	Shadow bool
 
 	// MaxDelay is the longest time that a request is held back instead of being denied; 0 means
@@ -139,10 +139,10 @@ type Policy struct {
 	MaxDelay time.Duration
 
 	// MaxDebt is how many units more than are left [Decision.Settle] and [Decision.Spend] may
-	// take; 0 means none. Later requests that take units are denied, or delayed, until the debt
-	// is paid. The debt of a quota ends with its period. Limiters that share the buckets of a
-	// rate need the same MaxDebt and MaxDelay: with smaller ones a limiter may erase debt, and
-	// the queue of requests that are held back.
+	// take; 0 means none. As a rule later requests are denied, or delayed, until the debt is
+	// paid. The debt of a quota ends with its period. Limiters that share the buckets of a rate
+	// need the same MaxDebt and MaxDelay: with smaller ones a limiter may erase debt, and the
+	// queue of requests that are held back.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value

@@ -22,15 +22,15 @@
 //
 // # What is promised
 //
-//   - A request that one policy denies costs the others nothing, unless a refund fails or a
-//     reply of the store is lost. So put policies that belong together into one limiter. If a
-//     limiter further in denies the request, the charge of the outer one stays.
-//   - A client that hangs up is charged.
+//   - As a rule a request that one policy denies costs the others nothing. So put policies
+//     that belong together into one limiter. If a limiter further in denies the request, the
+//     charge of the outer one stays.
+//   - The charge of a client that hangs up stays.
 //   - A denial does not show the cause of a failure, unless your Deny writes it.
 //   - The ResponseWriter of handlers is not wrapped, so flushing, hijacking and
 //     [http.ResponseController] work as without a limiter.
 //
-// SECURITY.md has the bound, and what each failure may cost.
+// SECURITY.md has the bound, and what failures may cost.
 //
 // # Failure
 //

@@ -32,7 +32,7 @@ import (
 
 // Config configures [New]. Use keyed literals: fields may be added.
 type Config struct {
-	// Client is of the Redis that the command writes to; SECURITY.md has the line for its ACL.
+	// Client is of the Redis that the command writes to; SECURITY.md has its ACL.
 	// For a cluster, make it with redisstore.ClientOptions: with the timeouts of go-redis, a
 	// node that hangs may delay changes. Required.
 	Client redis.UniversalClient

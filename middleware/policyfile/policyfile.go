@@ -65,7 +65,7 @@
 //
 // A request whose key is a subject gets the limit of that override, whatever its plan,
 // unless [middleware.Config] has an Override of the key; with the limit none the policy
-// does not limit it.
+// does not limit it. A limit that the store does not keep follows on_failure.
 //
 // A subject is a whole key, as the policy's key function returns it: "sub:alice", or with
 // keyfunc.JWTSubject "sub:https://login.example.com|alice". Write it in quotes. One that
