@@ -36,7 +36,7 @@ type Config struct {
 
 	// Observe is called with the Decision about a request, before anything is written and
 	// before the request waits for its Delay; not by Peek. It must not block, and must not
-	// change the Decision. [Limiter.Observe] adds more functions.
+	// change the Decision. See also [Limiter.Observe].
 	Observe func(*http.Request, *Decision)
 
 	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST requests
@@ -50,8 +50,8 @@ type Config struct {
 	// which is asked if it returns false. Nil means none.
 	Override func(policy, subject string) (Override, bool)
 
-	// BanStatus is the status of the response to a client that an [Override] bans: 429,
-	// which 0 means too, or 403.
+	// BanStatus is the status of the response to a client that an [Override] bans, 429 or 403;
+	// 0 means 429.
 	BanStatus int
 
 	// Logger gets the problems of the set-up and of requests, as a rule at most one line in
@@ -60,10 +60,10 @@ type Config struct {
 	// for each decision, except those of Peek. Nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Instances is the number of servers that share the limits. A policy that fails local
+	// Instances is the number of servers that share the limits: a policy that fails local
 	// grants the share of one of them. 0 means as many as the store has counted, if it is a
-	// [gcra.LocalStore] that counts, as redisstore.Store is, and otherwise 1. A number wins
-	// over the count; set it for servers that may start while the store is away.
+	// [gcra.LocalStore] that counts, as redisstore.Store is, and otherwise 1. Set it for
+	// servers that may start while the store is away.
 	Instances int
 }
 
@@ -99,9 +99,8 @@ type Policy struct {
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false means
-	// that the key is none. It gets what Key returned, "" for an anonymous request. Its limit
-	// may change over time. If Override panics or returns an invalid limit, the policy follows
-	// its OnFailure.
+	// that the key is none. It gets what Key returned, "" for an anonymous request. If Override
+	// panics or returns an invalid limit, the policy follows its OnFailure.
 	//
 	// Override is also called outside of requests, as by [Limiter.Reset] and package inspect.
 	// It must be fast, as requests wait for it: look in a map, and fill the map elsewhere.
@@ -109,11 +108,11 @@ type Policy struct {
 
 	override func(policy, subject string) (Override, bool) // Config.Override
 
-	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST /login",
-	// "/users/{id}", "/static/". The forms of gin and echo ("/users/:id", "/files/*path",
-	// "/v1.*") mean the same. "/api" is nothing below it, "/api/" is "/api" and all below. A
-	// host is compared with the Host field, which clients choose: leave it out where the server
-	// also serves requests for other hosts. Empty means every request.
+	// Routes are the routes of the policy, as patterns of [http.ServeMux], such as "POST
+	// /login", "/users/{id}" and "/static/"; empty means every request. The forms of gin and
+	// echo ("/users/:id", "/files/*path", "/v1.*") mean the same. "/api" is nothing below it,
+	// "/api/" is "/api" and all below. A host is compared with the Host field, which clients
+	// choose: leave it out where the server also serves requests for other hosts.
 	//
 	// As a rule a request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a route
@@ -184,8 +183,7 @@ type Override struct {
 	// without an Override.
 	Limit gcra.Limit
 
-	// Name names the override, for example by the network of an address. Package inspect shows
-	// it. It may be empty.
+	// Name is what package inspect and the log call the override; it may be empty.
 	Name string
 
 	// Banned denies all requests of the key to which the policy applies, with Config.BanStatus
@@ -226,8 +224,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil or if l is nil. It is for configurations
-// that are written in the program.
+// Must returns l, and panics if err is not nil or if l is nil.
 //
 //	limiter := middleware.Must(middleware.New(cfg, policies...))
 func Must(l *Limiter, err error) *Limiter {

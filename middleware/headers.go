@@ -14,8 +14,6 @@ import (
 
 // Headers chooses the RateLimit fields of responses. Join the values with |. The
 // zero value means HeadersDraft6. Shadow policies are not shown.
-//
-// The fields differ between drafts, so HeadersDraft6 and HeadersDraft11 name theirs.
 type Headers uint8
 
 const (
@@ -50,7 +48,7 @@ const (
 	// values of HeadersDraft6. Reset is in seconds from now; some APIs send a Unix time.
 	HeadersXRateLimit
 
-	// HeadersNone, alone, writes none of these fields. Denials still have Retry-After if a wait helps.
+	// HeadersNone, alone, writes none of these fields. Retry-After stays.
 	HeadersNone
 
 	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone

@@ -10,8 +10,7 @@
 //	ratelimit ban ip:198.51.100.9 --for 1h
 //
 // Each override ends by the clock of the server, also while Redis is away: then the last
-// known ones stay. If Redis loses its data, the overrides are lost; keep a copy by
-// "ratelimit override list --json".
+// known ones stay. Keep a copy by "ratelimit override list --json" in case Redis loses its data.
 package fleet
 
 import (
@@ -49,7 +48,7 @@ const (
 	timeout  = time.Second     // of one look
 )
 
-// Overrides are the overrides in force. They are safe for concurrent use.
+// Overrides are the overrides in force, safe for concurrent use.
 type Overrides struct {
 	client redis.UniversalClient
 	key    string

@@ -23,7 +23,7 @@
 //
 // # Authorization
 //
-// Subjects may be addresses and names of people, and a reset lifts limits. So [New] fails
+// Subjects may be addresses and names of people, and a reset lifts limits, so [New] fails
 // without [Config.Authorize]. [http.CrossOriginProtection] denies a POST from another site;
 // programs that send neither Origin nor Sec-Fetch-Site need only pass Authorize.
 //
@@ -37,11 +37,9 @@
 // that is looked up is part of the URL, and so perhaps of an access log.
 //
 // The page shows up to eight subjects of a policy. Counts of their denials are exact while
-// fewer than 64 subjects are denied in 3 minutes; otherwise the page may show two bounds, of
-// Space-Saving (Metwally, Agrawal, El Abbadi: Efficient computation of frequent and top-k
-// elements in data streams, 2005).
+// fewer than 64 subjects are denied in 3 minutes; otherwise the page may show two bounds.
 //
-// Counts are of this process only. Remaining units are those of the store.
+// Counts are of this process only, remaining units those of the store.
 package inspect
 
 // Where to change what: inspect.go is New and the handler, http.go its requests and

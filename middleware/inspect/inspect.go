@@ -19,8 +19,7 @@ type Config struct {
 	Authorize func(*http.Request) bool
 }
 
-// Inspector is an [http.Handler] that shows what limiters do. Create it with [New]. It
-// is safe for concurrent use.
+// Inspector is an [http.Handler] that shows what limiters do. Create it with [New].
 type Inspector struct {
 	authorize  func(*http.Request) bool
 	sameOrigin http.CrossOriginProtection

@@ -34,8 +34,8 @@
 // # The file
 //
 // The file is YAML: a mapping with one field, policies, an ordered list. A policy
-// has these fields; see also [middleware.Policy]. Required are name, key, and limit or
-// plans.
+// has these fields, of which name, key, and limit or plans are required; see also
+// [middleware.Policy].
 //
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
@@ -101,7 +101,7 @@ type Funcs struct {
 }
 
 // Load reads the policies in the file at path, for [middleware.New] or
-// [middleware.Limiter.Reload]. It follows symbolic links. A file that is not regular, such
+// [middleware.Limiter.Reload]. It follows symbolic links; a file that is not regular, such
 // as a named pipe, is an error. The error is that of [Parse], or says why the file could not
 // be read.
 func Load(path string, funcs Funcs) ([]middleware.Policy, error) {

@@ -11,8 +11,8 @@ import (
 )
 
 // Watch replaces all policies of the limiter by those of the file at path, at once and when
-// its contents change, until the context ends. It logs reloads and mistakes to [slog.Default].
-// It is shorthand for [Watcher.Run].
+// its contents change, until the context ends. It logs reloads and mistakes to [slog.Default];
+// see also [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
 }
@@ -21,7 +21,7 @@ func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter)
 // becomes of what clients have used. While the file is missing or has a mistake, the policies
 // stay as they were.
 //
-// Set the fields before the first use. All but OnReload are required.
+// Set the fields before the first use; all but OnReload are required.
 type Watcher struct {
 	Path    string
 	Funcs   Funcs
