@@ -24,143 +24,124 @@ type Config struct {
 	// redisstore.Store is, and otherwise a [gcra.Memory] of the limiter. Required.
 	Store gcra.Store
 
-	// Headers chooses the RateLimit fields of responses; the zero value means
-	// HeadersDraft6.
+	// Headers chooses the RateLimit fields of responses; the zero value means HeadersDraft6.
 	Headers Headers
 
-	// Deny writes the response to a denied request, in place of the default, a
-	// problem+json of RFC 9457. Fields such as Retry-After and Cache-Control are set
-	// already, and others for caches (ETag, Expires, CDN-Cache-Control and the like) are
-	// removed; [Decision.Status] is the status to write. If Deny writes nothing, the
-	// default is written, where the adapter can tell. The writer may be wrapped;
-	// [http.ResponseController] finds the original.
+	// Deny writes the response to a denied request, in place of the default, a problem+json of
+	// RFC 9457. [Decision.Status] is the status to write. Retry-After, if a wait helps, and
+	// Cache-Control are set already, and other fields for caches, such as ETag and Expires, are
+	// removed. If Deny writes nothing, the default is written, where the adapter can tell. The
+	// writer may be wrapped: use [http.ResponseController].
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
-	// Observe is called for each decision but those of Peek, before anything is written
-	// and before the request waits for its Delay. It must not block, and must not change
-	// the Decision. [Limiter.Observe] adds more functions.
+	// Observe is called with the Decision about a request, before anything is written and
+	// before the request waits for its Delay; not by Peek. It must not block, and must not
+	// change the Decision. See also [Limiter.Observe].
 	Observe func(*http.Request, *Decision)
 
-	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST
-	// requests with the path "/package.Service/Method". A route "/package.Service/*" is
-	// all methods of a service. New and Reload then return an error for a route such as
-	// "GET /login", and New for a Deny or a BanStatus, which are of HTTP responses. New of
+	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST requests
+	// with the path "/package.Service/Method". A route "/package.Service/*" is all methods of a
+	// service. A route such as "GET /login", a Deny and a BanStatus are mistakes then. New of
 	// adapters/grpc and adapters/connect sets RPC.
 	RPC bool
 
-	// Override returns what is different for a key in a policy, also after a Reload: for
-	// overrides that operators change while servers run, see package fleet. It wins over
-	// the Override of the policy, which is asked if it returns false. Nil means none.
+	// Override returns what is different for a key in a policy: for overrides that operators
+	// change while servers run, see package fleet. It wins over the Override of the policy,
+	// which is asked if it returns false. Nil means none.
 	Override func(policy, subject string) (Override, bool)
 
-	// BanStatus is the status of the response to a client that an [Override] bans: 429,
-	// which 0 means too, or 403.
+	// BanStatus is the status of the response to a client that an [Override] bans, 429 or 403;
+	// 0 means 429.
 	BanStatus int
 
-	// Logger gets the problems of the set-up, as a rule at most one line in five minutes
-	// for each: for example a function of a policy that fails, a proxy that the keys ignore,
-	// a limiter that runs twice on a request, or a store that fails and does not log that
-	// itself, as redisstore.Store does. A line has a code and a link to its section in
-	// docs/troubleshooting.md. At level Debug Logger gets a line for each decision too, but
-	// those of Peek, with the policies that have denied the request and the subjects, or the
-	// hash of one that is long or has no kind. Nil means [slog.Default].
+	// Logger gets the problems of the set-up and of requests, as a rule at most one line in
+	// five minutes for each; redisstore.Store has a Logger of its own. A line has a code and a
+	// link to its section in docs/troubleshooting.md. At level Debug Logger also gets a line
+	// for each decision, except those of Peek. Nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Instances is the number of servers that share the limits. A policy that
-	// fails local grants the share of one of them. 0 means as many as the store has
-	// counted, if it is a [gcra.LocalStore] that counts, as redisstore.Store is, and
-	// otherwise 1. A number wins over the count; it is for servers that may start
-	// while the store is away, which have counted none.
+	// Instances is the number of servers that share the limits: a policy that fails local
+	// grants the share of one of them. 0 means as many as the store has counted, if it is a
+	// [gcra.LocalStore] that counts, as redisstore.Store is, and otherwise 1. Set it for
+	// servers that may start while the store is away.
 	Instances int
 }
 
 // Policy is one limit on one kind of key. Two windows are two policies. Use
 // keyed literals: fields may be added.
 type Policy struct {
-	// Name is the policy's name in headers, metrics and store keys: a renamed
-	// policy has other buckets. Up to 64 printable ASCII characters, unique
-	// within the limiter. As a rule limiters that share a store share a bucket where
-	// policy name and key are equal, and of quotas the calendar. So give each limit its
-	// own name: of two rates under one name, one may forget what the other has counted.
-	// Required.
+	// Name is the policy's name in headers, metrics and store keys: a renamed policy has other
+	// buckets. Up to 64 printable ASCII characters, unique within the limiter. Limiters that
+	// share a store may share a bucket where policy name and key are equal, so give each limit
+	// its own name. Required.
 	Name string
 
-	// Key says who is counted; see package keyfunc. An empty key is anonymous: all
-	// anonymous requests share one bucket, or see SkipAnonymous. If Key returns an error,
-	// the policy follows its OnFailure. Required.
+	// Key says who is counted; see package keyfunc. An empty key is anonymous: anonymous
+	// requests share one bucket, or see SkipAnonymous. If Key returns an error, the policy
+	// follows its OnFailure. Required.
 	Key func(*http.Request) (string, error)
 
-	// SkipAnonymous exempts requests with an empty key: the policy is for users only.
-	// An error of Key does not exempt a request, but follows OnFailure. A key of keyfunc.Join
-	// is empty only if all its parts are, and one of keyfunc.First if none has a key.
+	// SkipAnonymous exempts requests with an empty key: the policy is for users only. It does
+	// not exempt a request whose Key fails. A key of keyfunc.Join is empty only if all its
+	// parts are.
 	SkipAnonymous bool
 
 	// Limit is how much each key may do. Required unless LimitFor is set.
 	Limit gcra.Limit
 
-	// LimitFor returns the limit for a request, for example by the customer's plan;
-	// [gcra.Unlimited] means none, also if Key fails, but a ban denies. All requests of a key must
-	// get the same limit, which may change over time. The zero Limit is a plan that is
-	// missing: it is logged, and Limit applies or, if that is not set, OnFailure, which
-	// is 503 unless it is FailOpen or the policy a Shadow. An invalid limit follows
-	// OnFailure, with Limit in its place. If both are set, LimitFor wins. It is called
-	// after Key.
+	// LimitFor returns the limit for a request, for example by the customer's plan. It wins
+	// over Limit, and an Override wins over both. [gcra.Unlimited] exempts the request, also if
+	// Key fails. All requests of a key must get the same limit, which may change over time.
+	//
+	// The zero Limit means that a plan is missing: Limit applies or, without one, OnFailure,
+	// which denies with 503 unless it is FailOpen or the policy is a Shadow. An invalid limit
+	// follows OnFailure.
 	LimitFor func(*http.Request) gcra.Limit
 
-	// Override returns what is different for a key that is an exception, and true; false
-	// means that the key is none. It gets what Key returned, "" for an anonymous request, and
-	// is not asked if Skip or Key fails.
-	// Its limit wins over Limit and LimitFor, and may change over time. If Override panics
-	// or returns an invalid limit, the policy follows its OnFailure, with the limit that the
-	// key would have without it; if that is gcra.Unlimited, only FailOpen or a Shadow lets
-	// the request pass. Override is also called outside of requests, as by [Limiter.Reset]
-	// and package inspect. It must be fast, as requests wait for it: look in a map, and fill
-	// the map elsewhere.
+	// Override returns what is different for a key that is an exception, and true; false means
+	// that the key is none. It gets what Key returned, "" for an anonymous request. If Override
+	// panics or returns an invalid limit, the policy follows its OnFailure.
+	//
+	// Override is also called outside of requests, as by [Limiter.Reset] and package inspect.
+	// It must be fast, as requests wait for it: look in a map, and fill the map elsewhere.
 	Override func(subject string) (Override, bool)
 
 	override func(policy, subject string) (Override, bool) // Config.Override
 
-	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
-	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
-	// "/files/*path", "/v1.*") mean the same. "/api" is nothing below it, "/api/" is
-	// "/api" and all below. A host is compared with the Host field, which clients choose: leave
-	// it out where the server also serves requests for other hosts. Empty means every request.
+	// Routes are the routes of the policy, as patterns of [http.ServeMux], such as "POST
+	// /login", "/users/{id}" and "/static/"; empty means every request. The forms of gin and
+	// echo ("/users/:id", "/files/*path", "/v1.*") mean the same. "/api" is nothing below it,
+	// "/api/" is "/api" and all below. A host is compared with the Host field, which clients
+	// choose: leave it out where the server also serves requests for other hosts.
 	//
-	// A request is matched by the route that will serve it, if the adapter knows it:
-	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a
-	// route of its own. Otherwise, and where a client fills in what the policy has as
-	// text ("/users/me" on a route "/users/{id}"), it is matched by its path, also if that
-	// differs in case, slashes or percent-encoding. If the route is not known, a parameter at
-	// the end matches all that follows: "/users/{id}" matches /users/search and
-	// /users/7/posts too.
+	// As a rule a request is matched by the route that will serve it, if the adapter knows it:
+	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a route
+	// of its own. Otherwise it is matched by its path, in which "/users/{id}" matches
+	// /users/search and /users/7/posts too. See docs/limits.md.
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
-	// nothing, and a limit that is used up does not deny it. A negative cost follows
-	// OnFailure, for example an unknown ContentLength, which is -1.
+	// nothing, and a limit that is used up does not deny it. A negative cost follows OnFailure,
+	// for example an unknown ContentLength, which is -1.
 	Cost func(*http.Request) int64
 
 	// Skip returns true for a request that is exempt from the policy.
 	Skip func(*http.Request) bool
 
-	// Shadow makes the policy decide and report without denying a request itself. Clients
-	// do not see it. Use it to watch a new limit before it is enforced. On a cluster or a
-	// Ring, the other policies follow their OnFailure while the server of its key fails.
+	// Shadow makes the policy decide and report without denying a request itself, to watch a
+	// new limit before it is enforced. The RateLimit fields do not show it.
 	Shadow bool
 
-	// MaxDelay is the longest time that a request is held back instead of being
-	// denied; 0 means no delay, and 366 days is the most. A quota has none. If the
-	// request's context has an earlier deadline, that is the longest. Other policies count
-	// the request without this wait.
+	// MaxDelay is the longest time that a request is held back instead of being denied; 0 means
+	// no delay, and 366 days is the most. The deadline of the request's context may make it
+	// shorter. A quota has none.
 	MaxDelay time.Duration
 
-	// MaxDebt is how many units more than are left [Decision.Settle] and
-	// [Decision.Spend] may take; 0 means none. Later requests are denied, or delayed, until
-	// the debt is paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota
-	// ends with its period. The limit's Capacity and MaxDebt together must refill within 366
-	// days, or be at most the largest quota of the calendar. A limiter that shares the
-	// buckets of a rate needs the same MaxDebt and MaxDelay: with smaller ones it may erase
-	// debt, and the queue of requests that are held back.
+	// MaxDebt is how many units more than are left [Decision.Settle] and [Decision.Spend] may
+	// take; 0 means none. As a rule later requests are denied, or delayed, until the debt is
+	// paid. The debt of a quota ends with its period. Limiters that share the buckets of a rate
+	// need the same MaxDebt and MaxDelay: with smaller ones a limiter may erase debt, and the
+	// queue of requests that are held back.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value
@@ -197,18 +178,17 @@ func (p *Policy) OverrideOf(subject string) (Override, bool) {
 
 // Override is what is different for one key of a policy.
 type Override struct {
-	// Limit is the key's limit; [gcra.Unlimited] means that the policy does not limit the
-	// key. The zero Limit is a plan that is missing, as in LimitFor, unless Banned is set:
-	// it is logged, and the key has the limit that the policy has without an Override.
+	// Limit is the key's limit; [gcra.Unlimited] means that the policy does not limit the key.
+	// A zero Limit without Banned is a mistake: the key has the limit that the policy has
+	// without an Override.
 	Limit gcra.Limit
 
-	// Name names the override, for example by the network of an address. Package inspect
-	// shows it. It may be empty.
+	// Name is what package inspect and the log call the override; it may be empty.
 	Name string
 
-	// Banned denies all requests of the key to which the policy applies, with
-	// Config.BanStatus and, unless Until is zero, Retry-After. A request that is denied so
-	// is charged to no policy of the limiter. A Shadow bans nobody.
+	// Banned denies all requests of the key to which the policy applies, with Config.BanStatus
+	// and, if a wait helps, Retry-After. A request that is denied so is charged to no
+	// policy of the limiter. A Shadow bans nobody.
 	Banned bool
 
 	// Until is when the Override ends, by this server's clock: it does not apply from
@@ -227,8 +207,7 @@ const (
 )
 
 // New returns a Limiter for the policies. Its error joins the mistakes that it finds
-// ([errors.Join]). A mistake in a policy is a [*FieldError], which names the policy and the
-// field.
+// ([errors.Join]); one in a policy is a [*FieldError].
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{cfg: cfg, local: local(cfg.Store, cfg.Instances), log: diag.Log{Logger: cfg.Logger}}
 	ps, errs := l.compile(policies)
@@ -245,8 +224,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil or if l is nil. It is for configurations
-// that are written in the program.
+// Must returns l, and panics if err is not nil or if l is nil.
 //
 //	limiter := middleware.Must(middleware.New(cfg, policies...))
 func Must(l *Limiter, err error) *Limiter {

@@ -9,9 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Decision is what a [Limiter] decided about a request. Its observers, Deny and the
-// handlers get the same one: do not change it. Only Deny and the caller of Admit get
-// another, with Err, if the request's context ended while it was held back.
+// Decision is what a [Limiter] decided about a request. Observers, Deny and handlers may
+// share it: do not change it.
 type Decision struct {
 	Allowed    bool
 	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied, or 1 s of a 503; 0 if allowed or if no wait helps

@@ -22,23 +22,21 @@
 //
 // # What is promised
 //
-//   - A request that one policy denies costs the others nothing, unless a refund fails or a
-//     reply of the store is lost. So put policies that belong together into one limiter. If a
-//     limiter further in denies the request, the charge of the outer one stays.
-//   - The error of [New] has the mistakes that it finds. Many of those that only requests show
-//     are logged.
-//   - A client that hangs up is charged.
-//   - No response that the limiter writes shows the cause of a failure.
+//   - As a rule a request that one policy denies costs the others nothing. So put policies
+//     that belong together into one limiter. If a limiter further in denies the request, the
+//     charge of the outer one stays.
+//   - The charge of a client that hangs up stays.
+//   - A denial does not show the cause of a failure, unless your Deny writes it.
 //   - The ResponseWriter of handlers is not wrapped, so flushing, hijacking and
 //     [http.ResponseController] work as without a limiter.
-//   - The key functions are trusted; see package keyfunc.
+//
+// SECURITY.md has the bound, and what failures may cost.
 //
 // # Failure
 //
 // The store may fail, and a Key, LimitFor, Override, Cost or Skip may fail or
-// panic. Each policy concerned then follows its [FailureMode]: by default this
-// server goes on limiting by itself. [Decision.Err] has the cause. A request that is denied
-// because a policy cannot be decided gets 503, not 429.
+// panic. The policies concerned then follow their [FailureMode]: by default this
+// server goes on limiting by itself. [Decision.Err] has the cause.
 package middleware
 
 // Where to change what, along the way of a request:

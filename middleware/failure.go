@@ -8,10 +8,9 @@ type FailureMode uint8
 
 const (
 	// FailLocal goes on limiting with the state of this server alone, which grants
-	// its share of each limit: see [Config.Instances]. In place of a key that is
-	// unknown, the request counts as anonymous. If Cost fails, it takes the whole burst,
-	// and if another function does, one unit. Where no limit is known, as without Limit
-	// when Skip or LimitFor fails, it is FailClosed.
+	// its share of each limit: see [Config.Instances]. If Skip or Key fails, the request
+	// counts as anonymous; if Cost fails, it takes the whole burst. Where no limit is known,
+	// as without Limit when Skip or LimitFor fails, it is FailClosed.
 	FailLocal FailureMode = iota
 
 	// FailOpen lets the request pass this policy.

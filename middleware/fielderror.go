@@ -2,10 +2,8 @@ package middleware
 
 import "fmt"
 
-// A FieldError is a mistake in a field of a [Policy]. [New] and
-// [Limiter.Reload] return them joined by [errors.Join]. A
-// program that reads its policies from a file can use it to show where in the
-// file the mistake is.
+// A FieldError is a mistake in a field of a [Policy]. [New] and [Limiter.Reload] return
+// them joined by [errors.Join].
 type FieldError struct {
 	Index int    // index of the policy in the arguments
 	Name  string // name of the policy, "" if it has none

@@ -13,11 +13,7 @@ import (
 )
 
 // Headers chooses the RateLimit fields of responses. Join the values with |. The
-// zero value means HeadersDraft6. A request without a decided policy gets no
-// field, and shadow policies are never shown.
-//
-// The RateLimit fields are not a standard yet and differ between drafts, so HeadersDraft6
-// and HeadersDraft11 name theirs.
+// zero value means HeadersDraft6. Shadow policies are not shown.
 type Headers uint8
 
 const (
@@ -30,10 +26,8 @@ const (
 	//
 	// Of a quota w is the length of the current period, and Reset the time until it ends.
 	// The fields describe the policy with the fewest units left or, if policies deny, that
-	// of these with the longest wait. A denial that no wait helps has no
-	// Retry-After and of these fields at most RateLimit-Policy: a client may take Reset
-	// for the time of a retry. A period that is not whole seconds is written in
-	// whole seconds: 10 in 100 ms is 100;w=1.
+	// of these with the longest wait. A denial that no wait helps has no Retry-After, and of
+	// these fields at most RateLimit-Policy. w is in whole seconds: 10 in 100 ms is 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of
@@ -43,19 +37,18 @@ const (
 	//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
-	// r is the units left, and t the seconds after which there are more, an estimate with
-	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. If
-	// policies deny, t of each of these is its own wait, and others have none. Together with
-	// HeadersDraft6, RateLimit-Policy has this form.
+	// r is the units left, and t the seconds after which there are more, an estimate with the
+	// stores of slidinglog and while a policy fails local. There is no t if the bucket is full
+	// or no wait helps. If policies deny, t of each of these is its own wait, and others have
+	// none. Together with HeadersDraft6, RateLimit-Policy has this form.
 	HeadersDraft11
 
 	// HeadersXRateLimit writes the fields in use before the drafts,
 	// X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, with the
-	// values of HeadersDraft6. Reset is in seconds from now; some APIs, such as
-	// GitHub's, send a Unix time instead.
+	// values of HeadersDraft6. Reset is in seconds from now; some APIs send a Unix time.
 	HeadersXRateLimit
 
-	// HeadersNone, alone, writes none of these fields. Denials still have Retry-After if a wait helps.
+	// HeadersNone, alone, writes none of these fields. Retry-After stays.
 	HeadersNone
 
 	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone

@@ -85,11 +85,10 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 //
 // Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt, and the
 // requests that MaxDelay holds back. Allowed is true, also if nothing is left, unless the
-// key is banned or a policy fails closed, and Delay is 0. While the store fails, Err is set. A policy that fails
-// local then shows what this server itself may still grant. One that fails open is not
-// among the Results. If one fails closed, Allowed is false, Status is 503, and Results may
-// lack other policies; so they may if one bans the key, with Config.BanStatus. Refund,
-// Settle and Spend of the Decision change no bucket.
+// key is banned or a policy fails closed; then Results may lack policies. While the store
+// fails, Err is set. A policy that fails local then shows what this server itself may still
+// grant, and one that fails open is not among the Results. Refund, Settle and Spend of the
+// Decision change no bucket.
 func (l *Limiter) Peek(r *http.Request) *Decision {
 	r, s := withState(r, nil)
 	l.evaluate(r, &s.admission, true)

@@ -135,7 +135,7 @@ func claim(r *http.Request) (*http.Request, *requestState) {
 // will serve the request, in the syntax of a ServeMux, or "" if the route is not known.
 // It carries c, a framework's own context, for the key functions of that framework's
 // adapter; a nil c leaves what the request carries. The first [Limiter.Allow] or
-// [Limiter.Admit] that gets the copy keeps its Decision in it.
+// [Limiter.Admit] that gets the copy keeps its Decision there.
 func WithRoute(r *http.Request, pattern string, c any) *http.Request {
 	r, s := withState(r, c)
 	r.Pattern = pattern
@@ -151,9 +151,9 @@ func Framework(ctx context.Context) any {
 	return nil
 }
 
-// FromContext returns the Decision that the innermost [Limiter.Allow] or
-// [Limiter.Admit] has made about the request, or nil if there is none. Refund, Spend and Settle of a nil Decision
-// change nothing, so handlers may call them without a check.
+// FromContext returns the Decision that the innermost [Limiter.Allow] or [Limiter.Admit] has
+// made about the request, or nil if there is none. Handlers may call Refund, Spend and Settle
+// of a nil Decision, which change nothing.
 func FromContext(ctx context.Context) *Decision {
 	if a := settledIn(ctx); a != nil {
 		return a.decision()

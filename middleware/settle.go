@@ -29,7 +29,8 @@ import (
 // called again then: a charge may be made twice by that, and a refund never.
 //
 // Settle does nothing after a denial that charged nothing, for a Shadow that would have denied,
-// for a policy that let the request pass by FailOpen, and for a policy after its Refund. It goes on if the client hangs up, and does not change Results. A negative cost is an error.
+// for a policy that let the request pass by FailOpen, and for a policy after its Refund. It goes
+// on if the client hangs up, and does not change Results. A negative cost is an error.
 func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) error {
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
@@ -60,16 +61,14 @@ func (e *SettleError) Error() string {
 }
 
 // Spend charges n more units than were charged so far to these policies, one or more by
-// name: for streams, and requests whose cost is known only when they are done. A name that
-// the limiter of this Decision does not have is an error; a policy that did not apply to
-// this request is left alone. Where fewer units are left, it takes what is left and as many
-// units more as the policy may be in debt, so later requests pay and this one is not denied.
-// Spend does nothing after a denial that charged nothing, for a Shadow that would have
-// denied, for a policy that let the request pass by FailOpen, and for a policy after its
-// Refund. See [Decision.Settle] for a cost that was estimated.
+// name: for streams, and requests whose cost is known only when they are done. Where fewer
+// units are left, it takes what is left and as many units more as the policy may be in debt,
+// so later requests pay and this one is not denied. See [Decision.Settle] for a cost that was
+// estimated.
 //
-// Spend goes on if the client hangs up. It does not change Results. It returns an error
-// also if n is negative, no policy is named or the store fails. The error of a store may
+// Spend does nothing where Settle does nothing, and goes on if the client hangs up. It does
+// not change Results. It returns an error for a name that the limiter of this Decision does
+// not have, if n is negative, no policy is named or the store fails. The error of a store may
 // name the server: log it, and do not send it to the client.
 func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error {
 	if n < 0 {
@@ -85,10 +84,9 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 // added: what the policies named have charged, or all if none is named. A name that the
 // limiter of this Decision does not have is an error; a policy that did not apply to this
 // request is left alone. Only the first call for a policy gives back, even if the store
-// fails: it may have made the refund, and a second call could make it twice. Of a rate the
-// whole cost is refunded, however late: so do not let clients cause refunds, as requests held
-// open and refunded together refill the bucket. Of a quota nothing is refunded once the period
-// of the request is over, not even what was added in a later one.
+// fails. Of a rate the whole cost is refunded, however late: so do not let clients cause
+// refunds, as requests held open and refunded together refill the bucket. Of a quota nothing
+// is refunded once the period of the request is over.
 //
 // Under MaxDelay, later requests move up, but requests that wait already keep
 // their delay. The next request may pass together with the last of them.

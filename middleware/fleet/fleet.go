@@ -9,9 +9,8 @@
 //	ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
 //	ratelimit ban ip:198.51.100.9 --for 1h
 //
-// Each override has an end, and ends by the clock of the server, also while Redis is away:
-// then the last known ones stay. A Redis that has lost its data has no overrides; keep a
-// copy by "ratelimit override list --json".
+// Each override ends by the clock of the server, also while Redis is away: then the last
+// known ones stay. Keep a copy by "ratelimit override list --json" in case Redis loses its data.
 package fleet
 
 import (
@@ -32,16 +31,15 @@ import (
 
 // Config configures [New]. Use keyed literals: fields may be added.
 type Config struct {
-	// Client is of the Redis that the command writes to. It needs the right to read one key;
-	// SECURITY.md has the line. For a cluster, make it with redisstore.ClientOptions: with the
-	// timeouts of go-redis, a node that hangs delays changes. Required.
+	// Client is of the Redis that the command writes to; SECURITY.md has its ACL.
+	// For a cluster, make it with redisstore.ClientOptions: with the timeouts of go-redis, a
+	// node that hangs may delay changes. Required.
 	Client redis.UniversalClient
 
 	// Prefix is that of the command and of redisstore; "" means "rl:".
 	Prefix string
 
-	// Logger gets a line if the overrides cannot be read, one when they can again, and lines
-	// about broken ones. Nil means [slog.Default].
+	// Logger gets lines if overrides cannot be read or are broken. Nil means [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -50,7 +48,7 @@ const (
 	timeout  = time.Second     // of one look
 )
 
-// Overrides are the overrides in force. They are safe for concurrent use.
+// Overrides are the overrides in force, safe for concurrent use.
 type Overrides struct {
 	client redis.UniversalClient
 	key    string
@@ -68,8 +66,8 @@ type override struct {
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
-// change every two seconds. The error is about the Config. If Redis does not answer, New logs
-// that and returns after about a second, without an error and without overrides.
+// change about every two seconds. The error is about the Config. If Redis does not answer, New
+// returns within about a second without overrides, and goes on trying in the background.
 func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	if iface.IsNil(cfg.Client) {
 		return nil, errors.New("fleet: Client is nil; want that of the Redis to which the command ratelimit writes")
@@ -85,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 }
 
 // Find is [middleware.Config.Override]: it returns the override of a subject in a policy. One
-// of the policy wins over one of all policies. It costs one look-up in a map.
+// of the policy wins over one of all policies.
 func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
 	for _, one := range (*o.known.Load())[subject] {
 		mayApply := one.policy == policy || one.policy == "" && !ok
@@ -96,8 +94,7 @@ func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok 
 	return found, ok
 }
 
-// InForce returns how many overrides and how many bans this server follows now. Package
-// adapters/otel reports them.
+// InForce returns how many limits and how many bans this server follows now, as overrides.
 func (o *Overrides) InForce() (limits, bans int) {
 	now := time.Now()
 	for _, of := range *o.known.Load() {

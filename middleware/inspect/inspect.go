@@ -15,13 +15,11 @@ import (
 // Config configures an [Inspector]. Use keyed literals: fields may be added.
 type Config struct {
 	// Authorize reports whether the client may see the page and, if the method is
-	// POST, reset subjects. It is called first, for every request; if it returns
-	// false the response is 403. Required: there is no default.
+	// POST, reset subjects. If it returns false the response is 403. Required.
 	Authorize func(*http.Request) bool
 }
 
-// Inspector is an [http.Handler] that shows what limiters do. Create it with [New]. It
-// is safe for concurrent use.
+// Inspector is an [http.Handler] that shows what limiters do. Create it with [New].
 type Inspector struct {
 	authorize  func(*http.Request) bool
 	sameOrigin http.CrossOriginProtection
@@ -30,13 +28,12 @@ type Inspector struct {
 	record     record
 }
 
-// New returns an Inspector of the limiters, which must share one store. It shows all of
-// them on one page. If two have a policy of the same name, the page describes the first
-// limiter's and counts the decisions of both. The Inspector observes the limiters as long as they live (see
-// [middleware.Limiter.Observe]), so create one and keep it.
+// New returns an Inspector of the limiters, which must share one store. If two have a policy
+// of the same name, the page describes the first limiter's and counts the decisions of both.
+// The Inspector observes the limiters as long as they live, so create one and keep it.
 //
-// New returns an error that names the mistakes: no [Config.Authorize], no limiters, a
-// limiter that is nil or repeated, limiters with different stores.
+// New returns an error without [Config.Authorize] or limiters, and if a limiter is nil,
+// repeated or has another store.
 func New(cfg Config, limiters ...*middleware.Limiter) (*Inspector, error) {
 	return newAt(time.Now, cfg, limiters)
 }

@@ -16,7 +16,8 @@ const (
 	maxSubject = 512 // bytes kept of a subject
 )
 
-// sketch finds the most frequent subjects with a fixed number of counters (Space-Saving).
+// sketch finds the most frequent subjects with a fixed number of counters (Space-Saving: Metwally,
+// Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005).
 // A new subject takes over the smallest counter with its count. So a count is never too
 // small, and too large by at most the count taken over, which is at most one 64th of all
 // that was added.

@@ -1,6 +1,6 @@
 // Package policyfile reads the policies of a limiter from a file, so that
 // limits change without a new build or a restart. A file with a mistake changes
-// nothing: its mistakes are reported, and the policies stay as they were.
+// nothing: its mistakes are reported.
 //
 //	policies:
 //	  - name: client            # as Policy.Name
@@ -34,8 +34,8 @@
 // # The file
 //
 // The file is YAML: a mapping with one field, policies, an ordered list. A policy
-// has these fields; see also [middleware.Policy]. Required are name, key, and limit or
-// plans.
+// has these fields, of which name, key, and limit or plans are required; see also
+// [middleware.Policy].
 //
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
@@ -55,28 +55,25 @@
 //	on_failure local, open or closed
 //
 // Requests with an unlisted plan get limit, or the slowest plan if there is no limit.
-// So no request is unlimited because a plan was forgotten.
 //
-// The file is read strictly. Unknown fields and functions, repeated names, missing values
-// and values that are not valid are errors. The first hundred are reported, each with its
-// line and column. If the text is not YAML, that is one error. Anchors, aliases and
-// tags are not supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens
-// (words, values, comments and marks such as ":", "-", "[" and ","), enough for 250 usual
-// policies or 10,000 short subjects of overrides.
+// Unknown fields and functions, repeated names, missing values and values that are not
+// valid are errors; the first hundred have their line and column. Anchors, aliases and tags are not
+// supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens (words, values,
+// comments and marks such as ":", "-", "[" and ",").
 //
 // # Overrides
 //
 // A request whose key is a subject gets the limit of that override, whatever its plan,
 // unless [middleware.Config] has an Override of the key; with the limit none the policy
-// does not limit it. A limit that the store does not keep, such as a quota in a sliding
-// log, follows on_failure. A subject is a whole key, as the
-// policy's key function returns it: "sub:alice", or with keyfunc.JWTSubject
-// "sub:https://login.example.com|alice". Write it in quotes. One that begins with "ip:"
-// is an address or a network, and matches the keys of package keyfunc's address
-// functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
+// does not limit it. A limit that the store does not keep follows on_failure.
+//
+// A subject is a whole key, as the policy's key function returns it: "sub:alice", or with
+// keyfunc.JWTSubject "sub:https://login.example.com|alice". Write it in quotes. One that
+// begins with "ip:" is an address or a network, and matches the keys of package keyfunc's
+// address functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
 // "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
 // and a longer prefix over a shorter one. Networks do not match keys that
-// keyfunc.Join has joined. A file has no overrides of anonymous requests.
+// keyfunc.Join has joined.
 package policyfile
 
 import (
@@ -88,11 +85,9 @@ import (
 // Where to change what: policy.go reads the fields of a policy, overrides.go its overrides; yaml.go
 // bounds and parses the YAML, value.go reads its values, mistakes.go formats errors; watch.go reloads.
 
-// Funcs are the functions that a file may use, by name. The zero value has none:
-// then a file has no valid key.
+// Funcs are the functions that a file may use, by name.
 type Funcs struct {
-	// Keys are the functions for the field key. Package keyfunc says what a key
-	// function returns.
+	// Keys are the functions for the field key; see package keyfunc. Required.
 	Keys map[string]func(*http.Request) (string, error)
 
 	// Plan returns the plan of a request, or "" for none. All requests with the
@@ -106,9 +101,9 @@ type Funcs struct {
 }
 
 // Load reads the policies in the file at path, for [middleware.New] or
-// [middleware.Limiter.Reload]. It follows symbolic links. A file that is not
-// regular, such as a named pipe, is an error at once: Load does not wait for a
-// writer. The error is that of [Parse], or says why the file could not be read.
+// [middleware.Limiter.Reload]. It follows symbolic links; a file that is not regular, such
+// as a named pipe, is an error. The error is that of [Parse], or says why the file could not
+// be read.
 func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 	data, err := readFile(path)
 	if err != nil {

@@ -11,26 +11,25 @@ import (
 )
 
 // Watch replaces all policies of the limiter by those of the file at path, at once and when
-// its contents change, until the context ends. It logs reloads and mistakes to [slog.Default].
-// It is shorthand for [Watcher.Run].
+// its contents change, until the context ends. It logs reloads and mistakes to [slog.Default];
+// see also [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
 }
 
-// Watcher reloads a limiter's policies from a file. A change takes effect for all
-// policies at once; [middleware.Limiter.Reload] says what becomes of what clients have
-// used. While the file is missing or has a mistake, the policies stay as they were.
+// Watcher reloads a limiter's policies from a file; [middleware.Limiter.Reload] says what
+// becomes of what clients have used. While the file is missing or has a mistake, the policies
+// stay as they were.
 //
-// Set the fields before the first use. All but OnReload are required.
+// Set the fields before the first use; all but OnReload are required.
 type Watcher struct {
 	Path    string
 	Funcs   Funcs
 	Limiter *middleware.Limiter
 
 	// OnReload is called with nil after each reload, and with the error of [Load] or of the
-	// limiter after a failure that lasts, or of a call of Reload. Calls do not overlap; they
-	// must not use the Watcher. If OnReload is nil, reloads and mistakes are logged to
-	// [slog.Default], one line each.
+	// limiter after a failure that lasts, or of a call of Reload. It must not use the Watcher.
+	// If OnReload is nil, reloads and mistakes are logged to [slog.Default].
 	OnReload func(error)
 
 	mu   sync.Mutex // orders reloads: an older file never replaces a newer one
@@ -41,12 +40,12 @@ type Watcher struct {
 // without support of the file system.
 const interval = 200 * time.Millisecond
 
-// Run reads the file five times a second until the context ends, and reloads at its start and
-// after a change: then the limiter has the policies of the file and no others. A change takes
-// effect within half a second, once two reads in a row have found it. The file may be written
-// in place, be replaced, or be behind symbolic links that are swapped, as in a Kubernetes
-// ConfigMap (but not one mounted with subPath, which Kubernetes never updates). Replacing is
-// best: part of a file, read while it is being written, may be a valid file.
+// Run reads the file several times a second until the context ends, and reloads at its start and
+// after a change, once two reads in a row have found it: then the limiter has the policies of the
+// file and no others. The file may be written in place, be replaced, or be behind symbolic links
+// that are swapped, as in a Kubernetes ConfigMap (but not one mounted with subPath, which
+// Kubernetes does not update). Replacing is best: part of a file, read while it is being written,
+// may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
 	for found := read(w.Path); ; {
 		found = w.reloadIfChanged(found)

@@ -17,9 +17,8 @@ import (
 // maxDepth is more than a file needs, and harmless to a recursive parser.
 const maxDepth = 16
 
-// maxTokens allows 10,000 subjects of overrides, of two tokens each, and maxFields 250
-// policies of 15 fields each. The parser's time grows with the square of the fields of a
-// mapping: 4000 take some tenths of a second.
+// maxTokens is enough for 10,000 short subjects of overrides, and maxFields for 250 usual
+// policies: the parser's time grows with the square of the fields of a mapping.
 const (
 	maxTokens = 24_000
 	maxFields = 4000
