@@ -13,8 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// The command waits longer for Redis than a server does. A client of a cluster asks one node after another where the
-// keys are, so it waits less for each.
+// nodePatience is for each node of a cluster, since the client asks several where the keys are.
 const (
 	patience     = 5 * time.Second
 	nodePatience = time.Second
