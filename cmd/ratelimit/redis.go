@@ -13,7 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// nodePatience is for each node of a cluster, since the client asks several where the keys are.
+// nodePatience is for each of several nodes, which a client may ask one after another.
 const (
 	patience     = 5 * time.Second
 	nodePatience = time.Second

@@ -12,8 +12,8 @@ import (
 )
 
 // Adaptive is an http.RoundTripper that reads from the responses how much of the server's limit
-// remains, and paces the next requests. Clients that know nothing of each other then share the limit, as
-// a rule evenly and with few denials. It needs no store. The zero value is ready to use:
+// remains, and paces the next requests, without a store. Clients that know nothing of each other then
+// share the limit, as a rule evenly and with few denials. The zero value is ready to use:
 //
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
@@ -25,13 +25,11 @@ import (
 //
 // # Algorithm
 //
-// At first the bucket is used as fast as the caller likes. Pacing begins with a denial, or when a
-// response shows that little remains. Then requests leave one by one, as a rule the slower the less
-// remains. Where the server does not tell its rate, it is learned from what remains and from denials. A
-// limit that no field describes, such as one per second beside the fields of a daily limit, is learned
-// from its denials, and the slower of both rates counts.
-//
-// docs/outbound.md has figures of Adaptive in simulated worlds and with real servers.
+// At first the bucket is used as fast as the caller likes. When a response shows that little remains,
+// or is a denial, pacing begins: requests leave one by one, as a rule the slower the less remains. Where
+// the server does not tell its rate, it is learned from what remains and from denials. A limit that no
+// field describes, such as one per second beside the fields of a daily limit, is learned from its
+// denials, and the slower of both rates counts.
 //
 // # Limitations
 //

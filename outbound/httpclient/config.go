@@ -24,7 +24,7 @@ type Config struct {
 	// default is for servers.
 	Store gcra.Store
 
-	// Policies are the limits. Without policies a Transport acts only on denials.
+	// Policies are the limits; without any, a Transport acts only on denials.
 	Policies []Policy
 
 	// Margin lengthens Per of each limit by this fraction, since some requests take
@@ -32,8 +32,7 @@ type Config struct {
 	// negative margin is none. It must be the same in all processes.
 	Margin float64
 
-	// MaxTries is how often a request is passed to Base at most; 0 means 5, and 1 means
-	// that it is not sent again.
+	// MaxTries is how often a request is passed to Base at most; 0 means 5.
 	MaxTries int
 
 	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn a little
@@ -61,7 +60,7 @@ type Config struct {
 // Policy is one limit on one kind of key. Use keyed literals: fields may be added.
 //
 // If the server has a strict or fixed window, the sum of Burst and Count must be at
-// most the server's count: 5 and 20 for 25. With a store of package slidinglog, give
+// most the server's count (5 and 20 for 25); with a store of package slidinglog, give
 // the server's own count and no Burst.
 type Policy struct {
 	// Name is part of errors and store keys: up to 64 printable ASCII characters,
@@ -70,7 +69,7 @@ type Policy struct {
 	// same kind of key may have this name.
 	Name string
 
-	// Key says what the limit counts by: [ByHost], [ByCredential], [ByHeader],
+	// Key says what the limit counts by, such as [ByHost], [ByCredential], [ByHeader],
 	// keyfunc.Const for a partner with several hosts, or your own, such as one that
 	// reads a tenant from the request's context. Requests with an empty key share one
 	// bucket. On an error the try is not sent. Required.
@@ -97,7 +96,7 @@ type Event struct {
 	Err    error         // that RoundTrip returns
 }
 
-// Reason is why RoundTrip returns. It can be a metric's label.
+// Reason is why RoundTrip returns, for example as a metric's label.
 type Reason string
 
 // The reasons. With all but Answered and Failed, RoundTrip returns the denial, or

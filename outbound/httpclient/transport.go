@@ -38,10 +38,8 @@ import (
 // seconds at most; the pace below may add to it.
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe to
-// repeat, if MaxTries were denied, and as a rule at once if the wait would exceed MaxWait
-// or the context's deadline. It also does if the denial says that no wait helps, as our
-// middleware does in its default fields when a request costs more than the limit ever
-// allows.
+// repeat, if MaxTries were denied, if the wait that it asks for would exceed MaxWait or
+// the context's deadline, or if the denial says that no wait helps, as our middleware may.
 //
 // A request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // it has an Idempotency-Key or X-Idempotency-Key header, or if [Config.Replay] says so; and

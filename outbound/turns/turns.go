@@ -12,8 +12,8 @@ import (
 type Turns struct {
 	Store gcra.Store // required
 
-	// Charges are the limits that a turn is charged to, as in [Wait]. They are only read, and
-	// must not change while in use. Cost is the units of a turn; 0 means 1. If the partner
+	// Charges are the limits that a turn is charged to, as in [Wait]. They must not change
+	// while in use. Cost is the units of a turn; 0 means 1. If the partner
 	// counts in windows, let Burst + Count be what it allows, or with a store of package
 	// slidinglog Count alone.
 	Charges []gcra.Charge

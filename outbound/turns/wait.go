@@ -67,9 +67,9 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //
 // # Lost state
 //
-// A slot says when to ask again; it is no permission. Each limit has two buckets. Subject
-// and Policy name the queue. The other bucket counts the calls; its policy has a suffix that
-// begins with a zero byte. When its slot comes, a caller is charged there, and if that is
+// A slot says when to ask again; it is no permission. Each limit has two buckets: Subject
+// and Policy name the queue, and the other, whose policy has a suffix that begins with a
+// zero byte, counts the calls. When its slot comes, a caller is charged there, and if that is
 // denied, it reserves a new slot. SECURITY.md bounds the turns that a loss of state adds.
 //
 // # Cost
