@@ -25,9 +25,9 @@ import (
 //
 // # Algorithm
 //
-// At first the bucket is used as fast as the caller likes. When a response shows that little remains,
-// or is a denial, pacing begins: requests leave one by one, as a rule the slower the less remains. Where
-// the server does not tell its rate, it is learned from what remains and from denials. A limit that no
+// At first the bucket is used as fast as the caller likes. As a rule, pacing begins when a response
+// shows that little remains or is a denial: requests then leave one by one, the slower the less remains.
+// Where the server does not tell its rate, it is learned from what remains and from denials. A limit that no
 // field describes, such as one per second beside the fields of a daily limit, is learned from its
 // denials, and the slower of both rates counts.
 //
