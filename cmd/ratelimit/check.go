@@ -144,7 +144,7 @@ func (r *checked) print(w io.Writer, format string) {
 	}
 }
 
-// The escapes of a workflow command's text and of its values.
+// The escapes of GitHub's workflow commands.
 var (
 	githubText  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	githubValue = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")

@@ -13,8 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// The command waits longer for Redis than a server does. A client of a cluster asks one node after another where the
-// keys are, so it waits less for each.
+// nodePatience is for each of several nodes, which a client may ask one after another.
 const (
 	patience     = 5 * time.Second
 	nodePatience = time.Second

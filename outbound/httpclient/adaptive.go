@@ -11,61 +11,38 @@ import (
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
-// Adaptive is an http.RoundTripper that reads from each response how much of the server's limit
-// remains, and paces the next requests. Clients that know nothing of each other then share the limit, as
-// a rule evenly and with few denials. It needs no store. The zero value is ready to use:
+// Adaptive is an http.RoundTripper that reads from the responses how much of the server's limit
+// remains, and paces the next requests, without a store. Clients that know nothing of each other then
+// share the limit, as a rule evenly and with few denials. The zero value is ready to use:
 //
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
 // It reads the RateLimit fields of drafts 3 to 11, X-RateLimit-Remaining with its limit and reset, fields
 // of Twitter, Zendesk, Shopify and OpenAI (its limit of requests, not of tokens), and denials as a
-// [Transport] does. A remaining alone is enough; malformed values are ignored. Requests to a server that
-// sends none of them and denies nothing are not delayed. Adaptive returns a denial and does not send the
+// [Transport] does. A remaining alone is enough; malformed values are ignored. It does not delay requests
+// to a server that sends none of them and denies nothing. Adaptive returns a denial and does not send the
 // request again: as Base of a [Transport], it paces and the Transport repeats.
 //
 // # Algorithm
 //
-// At first the bucket is used as fast as the caller likes. Pacing begins with a denial, or when a
-// response shows that little remains: in a large bucket less than 8 units beyond the requests in flight.
-// Then requests leave one by one at the rate
-//
-//	share · rate · exp((remaining - reserve) / (1.2·reserve))
-//
-// rate is the server's. The reserve is about what one client leaves in the bucket, at most 128 units. With
-// very many clients their number takes the place of 1.2·reserve, in a fixed window half of it. The
-// exponential changes with each response: clients slow down together while remaining falls, and use
-// together what accumulates in a pause. The share changes slowly. It follows a common share,
-//
-//	(remaining / reserve)⁵, at least 1/256 and at most 1
-//
-// Clients see the same remaining, so their shares become about equal. Remaining settles where their rates
-// add up to the server's: in a large bucket at about the reserve with one client, at 67 % of it with ten,
-// at 44 % with a hundred.
-//
-// If the server does not tell its rate, or its bucket has one unit, shares are as a rule learned by
-// additive increase and multiplicative decrease (AIMD). A fixed window, in which the whole limit returns at
-// once, is known by a reset that stays while remaining falls. Clients then aim at an even use of it.
-//
-// A denial that the fields do not explain, such as one by a limit per second beside the fields of a daily
-// limit, begins a second rate, which is learned from denials and clocks. The slower of both counts. That
-// rate alone paces requests to a server that sends no fields.
-//
-// examples/simulate compares this with other strategies in virtual time. docs/outbound.md has figures of
-// Adaptive in many simulated worlds and with real servers.
+// At first the bucket is used as fast as the caller likes. As a rule, pacing begins when a response
+// shows that little remains or is a denial: requests then leave one by one, the slower the less remains.
+// Where the server does not tell its rate, it is learned from what remains and from denials. A limit that no
+// field describes, such as one per second beside the fields of a daily limit, is learned from its
+// denials, and the slower of both rates counts.
 //
 // # Limitations
 //
-// Where a server does not tell its rate, a client lengthens its interval up to about a minute, in some
-// cases ten, so many clients of a slow limit get many denials. A bucket of a few units shows little
-// before it denies, and several clients may share it unevenly or leave much of it unused. Clients that
-// are served less than twice in a window, or that learn from denials alone, may be served unevenly. If
-// the server blocks its clients after a denial, each costs the block: use a [Transport] with the limit.
-// With more than about 240 clients of a large bucket, remaining may oscillate. With RateLimit-Remaining
-// alone a small bucket looks like a large one that is almost empty, and clients may leave most of the
-// limit unused for hours. A fixed window of a few seconds may look like a bucket, and clients may share
-// it unevenly or leave most of it unused.
+// Clients may be denied often, be served unevenly or leave much of the limit unused if
+//   - the bucket has a few units, or the fixed window a few seconds
+//   - the server does not tell its rate and the limit is slow for so many clients
+//   - a client is served less than twice in a window
+//   - clients learn from denials alone, or from a RateLimit-Remaining alone with a small bucket
+//   - more than about 240 clients share a large bucket.
 //
-// With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
+// If the server blocks its clients after a denial, use a [Transport] with the limit.
+//
+// A 403 with nothing remaining counts as a denial even if it was for another reason.
 //
 // The fields must not be changed after first use.
 type Adaptive struct {
@@ -79,15 +56,15 @@ type Adaptive struct {
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and as Base of a Transport or Adaptive what is left of its MaxWait. A
 	// request that would have to wait longer fails, as a rule at once. A deadline of the
-	// request's context counts too. With a negative MaxWait every request fails. A Transport
-	// as Base waits by its own MaxWait, from when it gets the request.
+	// request's context counts too. A negative MaxWait is an error. A Transport as Base
+	// waits by its own MaxWait, from when it gets the request.
 	MaxWait time.Duration
 
 	// Denied is as in [Config]; nil means that of the Transport or Adaptive whose Base it is.
 	Denied func(*http.Response) (wait time.Duration, denied bool)
 
-	// Observe, if set, is called once for each RoundTrip, before it returns. It must
-	// not block or change the request.
+	// Observe, if set, is called before RoundTrip returns. It must not block or change the
+	// request.
 	Observe func(*http.Request, Event)
 
 	pacers pacers

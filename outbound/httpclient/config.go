@@ -20,28 +20,24 @@ type Config struct {
 
 	// Store holds the limits' state; processes share it through Redis. Required with
 	// Policies. If it returns an error, the try is not sent and RoundTrip's error
-	// wraps that one: without the store a process does not know when its turn
-	// is. Give a store in Redis a Timeout of some seconds here; its default is for
-	// servers.
+	// wraps that one. Give a store in Redis a Timeout of some seconds here; its
+	// default is for servers.
 	Store gcra.Store
 
-	// Policies are the limits. Without policies a Transport acts only on denials;
-	// with an [Adaptive] as Base there are few of them as a rule.
+	// Policies are the limits; without any, a Transport acts only on denials.
 	Policies []Policy
 
 	// Margin lengthens Per of each limit by this fraction, since some requests take
-	// longer to arrive than others: with 0.01, 5 seconds by 50 ms. That lowers the rate.
-	// 0 means 0.01; a negative margin is none. It must be the same in all processes.
+	// longer to arrive than others: with 0.01, 5 seconds by 50 ms. 0 means 0.01; a
+	// negative margin is none. It must be the same in all processes.
 	Margin float64
 
-	// MaxTries is how often a request is passed to Base at most; 0 means 5, and 1 means
-	// that it is not sent again.
+	// MaxTries is how often a request is passed to Base at most; 0 means 5.
 	MaxTries int
 
-	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn up to 50
-	// ms later); 0 means a minute. If the request would have to wait longer, for its turn or
-	// for a Retry-After, RoundTrip returns, as a rule at once. A deadline of the request's
-	// context counts too.
+	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn a little
+	// later); 0 means a minute. If the request would have to wait longer, RoundTrip returns,
+	// as a rule at once. A deadline of the request's context counts too.
 	MaxWait time.Duration
 
 	// Replay, if set, reports whether a denied request is safe to repeat although its
@@ -52,20 +48,19 @@ type Config struct {
 
 	// Denied, if set, says of a response that is no denial by itself whether it is one, and
 	// how long to wait; at 0 its fields count, as those of a 429. It is for partners that deny with
-	// another status, such as AWS' 400 ThrottlingException. To read the body it must leave a
+	// another status, such as AWS' 400 ThrottlingException. If it reads the body, it must leave a
 	// Body with the same bytes. An [Adaptive] as Base uses it unless it has its own.
 	Denied func(*http.Response) (wait time.Duration, denied bool)
 
-	// Observe, if set, is called once for each RoundTrip, before it returns. It must
-	// not block or change the request.
+	// Observe, if set, is called before RoundTrip returns. It must not block or change the
+	// request.
 	Observe func(*http.Request, Event)
 }
 
-// Policy is one limit on one kind of key. Two windows are two policies. Use
-// keyed literals: fields may be added.
+// Policy is one limit on one kind of key. Use keyed literals: fields may be added.
 //
 // If the server has a strict or fixed window, the sum of Burst and Count must be at
-// most the server's count: 5 and 20 for 25. With a store of package slidinglog, give
+// most the server's count (5 and 20 for 25); with a store of package slidinglog, give
 // the server's own count and no Burst.
 type Policy struct {
 	// Name is part of errors and store keys: up to 64 printable ASCII characters,
@@ -74,10 +69,10 @@ type Policy struct {
 	// same kind of key may have this name.
 	Name string
 
-	// Key says what the limit counts by: [ByHost], [ByCredential], [ByHeader],
+	// Key says what the limit counts by, such as [ByHost], [ByCredential], [ByHeader],
 	// keyfunc.Const for a partner with several hosts, or your own, such as one that
-	// reads a tenant from the request's context. All requests with an empty key share
-	// one bucket. On an error the try is not sent. Required.
+	// reads a tenant from the request's context. Requests with an empty key share one
+	// bucket. On an error the try is not sent. Required.
 	Key func(*http.Request) (string, error)
 
 	// Limit is the limit of each key, before Margin. Required.
@@ -87,8 +82,8 @@ type Policy struct {
 	// be the same in all processes. 0 means as long as MaxWait and the context allow.
 	MaxDelay time.Duration
 
-	// Cost returns how many units a try takes; nil means 1. At 0 it takes nothing, and does
-	// not wait for this policy; a negative cost is an error.
+	// Cost returns how many units a try takes; nil means 1. At 0 it does not wait for this
+	// policy; a negative cost is an error.
 	Cost func(*http.Request) int64
 }
 
@@ -101,7 +96,7 @@ type Event struct {
 	Err    error         // that RoundTrip returns
 }
 
-// Reason is why RoundTrip returns. It can be a metric's label.
+// Reason is why RoundTrip returns, for example as a metric's label.
 type Reason string
 
 // The reasons. With all but Answered and Failed, RoundTrip returns the denial, or
@@ -121,8 +116,7 @@ const (
 	maxName       = 64 // as of middleware.Policy
 )
 
-// New returns a Transport. The error joins the mistakes in the configuration
-// ([errors.Join]).
+// New returns a Transport, or an error with the mistakes in the configuration.
 func New(cfg Config) (*Transport, error) {
 	cfg.Policies = slices.Clone(cfg.Policies)
 	if err := errors.Join(cfg.check()...); err != nil {

@@ -69,7 +69,7 @@ func replay(r *http.Request) (clone *http.Request, err error) {
 	return clone, err
 }
 
-// A body that is larger or slower than this is not worth keeping its connection.
+// The most that is read of a body to keep its connection.
 const (
 	maxDrain     = 64 << 10
 	drainTimeout = 500 * time.Millisecond

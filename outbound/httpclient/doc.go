@@ -13,11 +13,10 @@
 // Burst + Count is what a server with windows allows. Requests wait for their turns, as a rule in the
 // order of arrival over all processes that share the store. A request that the server still denies, such as
 // with 429 and Retry-After, is sent again after that time, within MaxTries and MaxWait, if it is safe to
-// repeat. Meanwhile other requests of the Transport to that host wait if they have the same Authorization
-// header.
+// repeat.
 //
-// An [Adaptive] is for limits that you do not know. It reads the RateLimit fields of the responses
-// and paces its requests. It needs no store.
+// An [Adaptive] is for limits that you do not know. It paces its requests by the RateLimit fields of the
+// responses, and needs no store.
 //
 // Each may be the Base of the other: a Transport on an Adaptive repeats denied requests at the pace
 // of the Adaptive.

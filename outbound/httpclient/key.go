@@ -11,14 +11,14 @@ import (
 // maxHost, in bytes, is the length of the longest name in the DNS (RFC 1035, section 2.3.4).
 const maxHost = 255
 
-// ByHost counts requests by the host of their URL, as "host:api.example.com". The port is part of
-// the key, unless it is the default of the scheme. A host of more than 255 bytes is hashed.
+// ByHost counts requests by the host of their URL, as "host:api.example.com", with the port
+// unless it is the default of the scheme, http or https.
 func ByHost(r *http.Request) (string, error) {
 	return "host:" + hostOf(r), nil
 }
 
-// ByCredential counts requests by a hash of the Authorization header, so that the credential is in no
-// store, log or error. Requests without the header share one bucket.
+// ByCredential counts requests by a hash of the Authorization header. Requests without the header
+// share one bucket.
 //
 // A hash does not hide a password that can be guessed, and a renewed token has another hash. In both
 // cases write a Key that returns the account's name.

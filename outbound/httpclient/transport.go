@@ -23,30 +23,27 @@ import (
 // A request is charged to the policies by [turns.Wait], and sent when its turn has come.
 // If that would be after MaxWait, the policy's MaxDelay or the context's deadline,
 // RoundTrip returns an error that wraps a [*turns.WaitError], as a rule at once and with
-// nothing charged. A request whose context ends while it waits is not sent; a turn that
-// it has reserved is lost. Each try takes a turn, since servers may count denied
-// requests. A redirect that the http.Client follows is a request of its own, with a new MaxWait.
+// nothing charged. If the context ends while a request waits, it is not sent; a turn that
+// it has reserved is lost. Each try takes a turn. A redirect that the http.Client follows
+// is a request of its own, with a new MaxWait.
 //
 // # Denials
 //
-// A denial is a response with status 429; with 503 and a Retry-After (a 503 without one
-// is a failure like any 5xx); or with 403 and a Retry-After, or a 403 with nothing
-// remaining, as GitHub sends them. The request is sent again after the Retry-After, in
-// seconds or as a date, and a random part of up to a tenth of it, so that waiting
-// requests do not all go at once. Without a Retry-After, the reset counts in its place
-// unless something remains, in the fields and forms that [Adaptive] reads. Without either,
-// or if it is 0, the request is sent again after a random time of up to half a second,
-// doubled with each try up to ten seconds.
-//
-// Config.Denied can add other denials, such as those of a partner that denies with a 400.
+// A denial is a response with status 429; with 503 and a Retry-After; or with 403 and a
+// Retry-After, or a 403 with nothing remaining, as GitHub may send. Config.Denied can add
+// others. The request is sent again after the Retry-After, in seconds or as a date, and a
+// random part of up to a tenth of it. Without a Retry-After, the reset counts in its place
+// unless something remains, in the fields that [Adaptive] reads. Without a time, or if it is
+// 0, the wait is up to half a second, and up to twice as long with each further try, ten
+// seconds at most; the pace below may add to it.
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe to
-// repeat, if MaxTries were denied, and at once if the wait that it asks for would exceed
-// MaxWait or the context's deadline, or if it says that no wait helps, as our middleware
-// does in its default fields when a request costs more than the limit ever allows. A
-// request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
-// it has an Idempotency-Key or X-Idempotency-Key header, or if [Config.Replay] says so;
-// and if it has no body or a GetBody, which http.NewRequest sets for the usual readers.
+// repeat, if MaxTries were denied, if the wait that it asks for would exceed MaxWait or
+// the context's deadline, or if the denial says that no wait helps, as our middleware may.
+//
+// A request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
+// it has an Idempotency-Key or X-Idempotency-Key header, or if [Config.Replay] says so; and
+// if it has no body or a GetBody (see http.NewRequest).
 //
 // # Pauses
 //
@@ -56,18 +53,15 @@ import (
 // [*turns.WaitError] with the policy "Retry-After". A pause lasts at most an hour, or
 // MaxWait if that is longer.
 //
-// A denial without a time, or with 0, slows down all requests to that host: they go one
-// by one, at first about as fast as the server answered before, over a second at least,
-// or at 5 a second if that is more. Further denials lower the rate, at most to a request
-// in about 5 seconds; without any it rises again, slowly. A request that cannot wait for so long
-// has a WaitError with the policy "pace".
+// A denial without a time may slow down all requests to that host, to one in about 5
+// seconds at the slowest; without further denials they become faster again. A request that
+// cannot wait for so long has a WaitError with the policy "pace".
 //
 // With an [Adaptive] as Base, the Adaptive does this. It also holds back all requests with
 // its Key for the time of a denial, but for no more than a day.
 //
-// The Transport or the Adaptive keeps all this in memory, of the 1024 hosts or keys that were used
-// last, and at most 4096 pauses: beyond that, some end early. Other processes learn it from their
-// own denials.
+// The Transport or the Adaptive keeps this in memory, for up to 1024 hosts or keys and 4096
+// pauses; beyond that, some end early.
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses

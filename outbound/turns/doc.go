@@ -7,8 +7,8 @@
 //	err := partner.Do(ctx, call)
 //
 // [Wait] waits for a turn, and [Turns] keeps the store and the charges in one value. All processes
-// that share the store take turns, as a rule in the order in which callers ask. They are for calls
-// that a program makes; a server that limits its clients does not need them.
+// that share the store take turns, as a rule in the order in which callers ask. A server that limits
+// its clients does not need them.
 package turns
 
 // Where to change what: turns.go is the value, wait.go the queue, and sleep.go sleeps to a tenth of a

@@ -6,16 +6,16 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Turns are the turns that all callers of some limits take, in all processes that
-// share the store. It is a value with the arguments of [Wait]; any number of
-// goroutines may share it. Without charges no turn has to wait.
+// Turns has the arguments of [Wait], for limits whose callers take turns in all processes
+// that share the store. Any number of goroutines may share it. Without charges no turn
+// has to wait.
 type Turns struct {
 	Store gcra.Store // required
 
-	// Charges are the limits that a turn is charged to. Cost is the units of a turn; 0
-	// means 1. How long they wait is as in [Wait]. The charges are only read, and must not
-	// change while in use. If the partner counts in windows, let Burst + Count be what it
-	// allows, or with a store of package slidinglog Count alone.
+	// Charges are the limits that a turn is charged to, as in [Wait]. They must not change
+	// while in use. Cost is the units of a turn; 0 means 1. If the partner
+	// counts in windows, let Burst + Count be what it allows, or with a store of package
+	// slidinglog Count alone.
 	Charges []gcra.Charge
 }
 

@@ -45,59 +45,46 @@ func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 // rule it then gets a turn, if no other caller comes first. It is 0 when Never.
 func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience, 0) }
 
-// Wait takes the charges and returns when their turn comes. Many processes can
-// take turns on one limit: with Limit{Count: 1, Per: time.Second}, they take one
-// a second. [Turns] has the store and the charges in one value.
+// Wait takes the charges and returns when their turn comes. Many processes can take turns
+// on one limit: with Limit{Count: 1, Per: time.Second}, they take about one a second.
 //
 // A caller that has to wait reserves a slot behind those reserved before, by all
-// processes, and sleeps until then, without polling. The slot is that of the charge
-// that has to wait longest. The charges are only read: goroutines may share them.
+// processes, and sleeps until then. With several charges, the latest slot counts. The
+// charges are only read: goroutines may share them.
 //
 // A charge may wait for up to its MaxDelay, which must be the same for all callers of a
 // limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means 366 days
 // in both. The context's deadline bounds them too, less some time for the store's answer and
 // for other callers that are late. If the slot would come later, Wait returns a
-// [*WaitError], as a rule at once and with nothing charged. If other callers are late, or
-// the state is lost, a turn may come after MaxDelay, and a little after MaxWait. An error of
-// the store is returned too: the turn has not come.
+// [*WaitError], as a rule at once and with nothing charged. A turn may come later than its
+// slot if other callers are late or the state is lost. With an error of the store, too, the
+// turn has not come. A quota is an error.
+//
+// If the context ends while the caller sleeps, the error wraps the context's and says when
+// the turn is. The slot stays taken.
 //
 // If Wait returns late, the next caller may follow that much sooner.
 //
-// A caller whose context ends while it sleeps gets an error that wraps the context's and
-// says when its turn is. Its slot stays taken, because later callers have theirs.
-//
 // # Lost state
 //
-// A slot says when to ask again; it is no permission. The TAT cannot show whether a
-// slot still stands: after a loss of state, newcomers reserve the same times, and
-// soon the TAT is as late as before. So each limit has two buckets. Subject and
-// Policy name the queue. The other bucket counts the calls; its policy has a suffix
-// that begins with a zero byte. When its slot comes, each caller is charged there.
-// If that is denied, the caller reserves a new slot.
-//
-// The bucket of the calls delays by at most G, the larger of half of the limit's
-// Interval and 50 ms. After a loss it is full; of the turns granted before, only those
-// delayed into the next G remain. So a loss adds about a burst, and what the limit
-// allows in G, however long the queue is.
+// A slot says when to ask again; it is no permission. Each limit has two buckets: Subject
+// and Policy name the queue, and the other, whose policy has a suffix that begins with a
+// zero byte, counts the calls. When its slot comes, a caller is charged there, and if that is
+// denied, it reserves a new slot. SECURITY.md bounds the turns that a loss of state adds.
 //
 // # Cost
 //
-// Without a queue a turn costs one Take with two charges for each limit. In a queue
-// it costs three Takes as a rule: a denial, the slot, and the charge when the slot comes. The
-// store of package redisstore may answer the denial from its cache, and send Takes of the
-// same moment in one batch.
+// Without a queue a turn is as a rule one Take with two charges for each limit. In a queue it
+// may be three Takes: a denial, the slot, and the charge when the slot comes.
 //
-// A turn cannot be given back: Store.Refund and [gcra.Reset] with the same charges only
+// Store.Refund and [gcra.Reset] with the same charges do not give a turn back: they only
 // shorten the queue.
 //
 // # Patience
 //
-// A denial charges nothing, so a denied caller has no place in the queue. If callers
-// are less patient than the queue is long, a free slot goes to the caller that asks
-// first, and some callers may get none. With n callers, be more patient than n turns
-// take instead of asking again. To ask again, wait for RetryAfter.
-//
-// A quota has no queue, and is an error.
+// A denied caller has no place in the queue: a free slot goes to the caller that asks first,
+// and some callers may get none. Be more patient than the queue is long instead of asking
+// again, or wait for RetryAfter.
 func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
 	w := waiter{ctx: ctx, store: s, charges: charges, began: time.Now()}
 	err := w.try()
@@ -242,6 +229,9 @@ const (
 
 // calls returns the charges on the buckets that count the calls.
 func (w *waiter) calls(most time.Duration) []gcra.Charge {
+	// The TAT of the queue cannot show whether a slot still stands: after a loss of state, newcomers reserve the same
+	// times. These buckets delay by at most MaxDelay, so after a loss, in which they are full again, of the turns granted
+	// before only those delayed by less than that remain: a loss adds a burst, and what the limit allows in MaxDelay.
 	calls := slices.Clone(w.charges)
 	for i := range calls {
 		c := &calls[i]

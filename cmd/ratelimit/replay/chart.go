@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colours for all kinds of colour vision (Okabe and Ito), and a grey.
+// Colours of Okabe and Ito, and a grey.
 var (
 	inkRequests = color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}
 	inkDenied   = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}

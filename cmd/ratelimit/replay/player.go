@@ -37,7 +37,7 @@ type player struct {
 	unlistedPlans unknowns        // plan that no policy lists
 }
 
-// The lines of the timeline; those of the policies follow.
+// The first lines of the timeline; those of the policies follow.
 const (
 	lineRequests = iota
 	lineDenied

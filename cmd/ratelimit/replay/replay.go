@@ -1,7 +1,6 @@
-// Package replay is the command "ratelimit replay". It shows what policies would have done
-// to the requests of an access log: it sends them through the middleware on the log's own
-// clock, and prints for each policy what it would have denied, which subjects, and which
-// limits would fit.
+// Package replay is the command "ratelimit replay": it sends the requests of an access log
+// through the middleware on the log's own clock, and prints what the policies would have
+// denied, which subjects, and which limits would fit.
 //
 //	go run ./cmd/ratelimit replay -h
 //
@@ -9,8 +8,6 @@
 // and prefix.go read logs; settings.go, funcs.go and routes.go read flags and policies;
 // player.go decides; meter.go, top.go and timeline.go count; report.go, chart.go and
 // progress.go print, and rewrite.go writes policies.
-//
-// Its memory is bounded, however long the logs are.
 package replay
 
 import (
@@ -23,7 +20,7 @@ import (
 )
 
 // Command returns the command. policies is the file of policies, which is set when the
-// command runs. What settings.check finds wrong passes through usageError.
+// command runs. Mistakes in flags and arguments pass through usageError.
 func Command(policies *string, usageError func(error) error) *cobra.Command {
 	s := &settings{fields: newFields(), funcs: new(funcs)}
 	cmd := &cobra.Command{

@@ -10,8 +10,7 @@ import (
 // commonTime is the time of the Common log format.
 const commonTime = "02/Jan/2006:15:04:05 -0700"
 
-// A time outside these years was misread, for example in another unit, and would move the
-// clock beyond all other lines.
+// A time outside these years counts as misread, for example in another unit.
 const (
 	firstYear = 2000
 	lastYear  = 2099
