@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// First returns the first key that is not empty; later functions are not called. An
-// error ends it with that error, since the failed function might have had a key. If
-// all keys are empty, the request is anonymous.
+// First returns the first key that is not empty or the first error, whichever comes first;
+// later functions are not called. If all keys are empty, the request is anonymous.
 //
 //	keyfunc.First(subject, keyfunc.RemoteAddr) // users by name, others by address
 //
@@ -34,7 +33,7 @@ func First(keys ...Func) Func {
 
 // Join combines keys: two requests share a bucket if all functions return equal keys
 // for both. An empty key is a key like any other here, but if all are empty, the
-// request is anonymous. An error ends it with that error.
+// request is anonymous. Join returns the first error.
 //
 //	keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route) // each client on each route
 //
@@ -84,8 +83,8 @@ var kinds = []string{"ip", "sub", "key", "own", "route", "const", "join"}
 // It is not called for an anonymous request, nor after an error. Count anonymous requests
 // outside of it: First(As("user", users, userID), RemoteAddr).
 //
-// As panics if kind is not of lower-case letters, digits and hyphens, if it is ip, sub,
-// key, own, route, const or join, and if a function is nil.
+// As panics if kind is not of lower-case letters, digits and hyphens, if it is one of this
+// module, and if a function is nil.
 func As(kind string, key Func, id func(key string) string) Func {
 	switch {
 	case kind == "" || strings.ContainsFunc(kind, func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }):
