@@ -77,7 +77,7 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 // and keys of [Join]. So wrap the address function itself. An override of a narrower
 // network, in a file of policies, applies to none of these keys.
 //
-// IPv6Prefix panics if key is nil or bits is not 32 to 64.
+// IPv6Prefix panics if bits is not 32 to 64.
 func IPv6Prefix(bits int, key Func) Func {
 	if bits < 32 || bits > ipv6Bits {
 		panic(fmt.Sprintf("keyfunc.IPv6Prefix: %d bits; want 32 to %d, such as 48 or 56", bits, ipv6Bits))

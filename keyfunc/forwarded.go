@@ -43,8 +43,7 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 
 // TrustedHops counts by the n-th hop from the right in X-Forwarded-For, over all lines
 // of the header: the address that the first of n proxies has written, if each appends
-// one hop. The keys are those of [RemoteAddr]. With one load balancer n is 1, with a
-// CDN before it 2.
+// one hop. With one load balancer n is 1, with a CDN before it 2.
 //
 // It trusts every peer. Use it where the addresses of the proxies are not known and
 // requests reach this server only through all n of them. If n is too high, or clients
@@ -52,7 +51,6 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 // place of clients.
 //
 // If there are fewer hops, or the hop is empty or not an address, the peer is counted.
-// TrustedHops panics if n is less than 1.
 func TrustedHops(n int) Func {
 	if n < 1 {
 		panic(fmt.Sprintf("keyfunc.TrustedHops: %d proxies; want 1 or more, or use RemoteAddr", n))
@@ -79,15 +77,15 @@ func TrustedHops(n int) Func {
 }
 
 // AddrHeader counts by the address in a header with a single address, as some proxies and
-// CDNs set it: X-Real-IP, CF-Connecting-IP. The keys are those of [RemoteAddr].
+// CDNs set it: X-Real-IP, CF-Connecting-IP.
 //
 //	keyfunc.AddrHeader("CF-Connecting-IP", cloudflare...)
 //
 // The header is read only if the peer is in one of the given networks. Otherwise, and
 // if the header is missing, occurs twice or is not an address, the peer is counted.
 //
-// The proxy must overwrite the header on every request, or clients can choose the address.
-// Not all do by default: see docs/cdn.md.
+// The proxy must overwrite the header on every request, or clients can choose the address;
+// not all do by default.
 //
 // AddrHeader panics if the name is not a valid header name or is X-Forwarded-For or
 // Forwarded, which are lists, and on the prefixes on which [TrustedProxies] panics.

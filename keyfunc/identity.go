@@ -15,8 +15,6 @@ import (
 //
 // The identity must be verified, and the limiter must run after that middleware. The keys,
 // "sub:" and the identity ("%" as "%25", "|" as "%7C"), never equal a key of [JWTSubject].
-//
-// Subject panics if get is nil.
 func Subject(get func(context.Context) string) Func {
 	if get == nil {
 		panic("keyfunc.Subject: nil function; want one that returns the identity in the context")
@@ -42,8 +40,6 @@ func Subject(get func(context.Context) string) Func {
 // The request waits for owner, which gets its context: keep it fast, and compare secrets in
 // constant time or by their hash. If a failed look-up should follow the
 // policy's OnFailure, write a [Func] that returns the error.
-//
-// APIKey panics if the header's name is invalid or owner is nil.
 func APIKey(header string, owner func(ctx context.Context, apiKey string) (name string, ok bool)) Func {
 	header = mustHeaderName("APIKey", header)
 	if owner == nil {

@@ -43,21 +43,20 @@ const (
 // the client chooses the key's name (kid), and must not be able to cause an error.
 //
 // If keys returns an empty []byte, the token is invalid: with an empty HMAC key every
-// client could sign tokens. The limiter may log a warning. An HMAC key should be at least
+// client could sign tokens. An HMAC key should be at least
 // as long as the hash, 32 bytes for HS256 (RFC 7518, section 3.2); JWTSubject does not
 // check that.
 //
 // Up to 16,384 valid tokens are cached by their hash, and of these exp, nbf and, with
 // jwt.WithIssuedAt, iat are checked again. So tokens of a withdrawn signing key may count for
-// their subject until they expire. That grants no access: JWTSubject does not authenticate.
-// Authenticate as if it was not there.
+// their subject until they expire. JWTSubject does not authenticate: authenticate as if it was
+// not there.
 //
 // A limiter by address in front of the one with this key bounds the checks of invented tokens
-// from one address. A policy of the same limiter does not: a limiter asks for all keys before
-// it denies.
+// from one address; a policy of the same limiter does not.
 //
-// JWTSubject panics if keys is nil, if there are no methods, if golang-jwt does not know
-// one, and if one is "none".
+// JWTSubject panics if there are no methods, if golang-jwt does not know one, and if one is
+// "none".
 func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
 	mustMethods(keys, methods)
 	v := newVerifier(keys, methods, opts...)

@@ -10,10 +10,10 @@
 //	                       bucket, unless it has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
-// Requests with a forged token or an unknown API key are anonymous. An error lets the request
-// pass a policy with FailOpen, so a client must not be able to cause one. No function of this
-// package returns an error of its own; [First], [Join], [As] and [IPv6Prefix] return those of
-// the functions that they call.
+// A client must not be able to cause an error: a request with a forged token or an unknown API
+// key is anonymous. No function of this package returns an error of its own; [First], [Join],
+// [As] and [IPv6Prefix] return those of the functions that they call. Constructors panic on
+// what they could not work with, such as a nil function.
 //
 // # Choosing a function
 //

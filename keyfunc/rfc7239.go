@@ -8,8 +8,7 @@ import (
 )
 
 // Forwarded counts by the client's address in the for parameter of the Forwarded header
-// (RFC 7239), as written by proxies in the given networks. The keys are those of
-// [RemoteAddr].
+// (RFC 7239), as written by proxies in the given networks.
 //
 //	keyfunc.Forwarded("10.0.0.0/8", "2001:db8:1::/48")
 //

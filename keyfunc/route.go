@@ -9,9 +9,8 @@ import (
 )
 
 // Route counts by the route that matched the request, r.Pattern:
-// "route:GET /users/{id}". The paths that the router takes to one route share a bucket
-// (/users/7, /users/8). A pattern without a method is one bucket for all
-// methods. The adapters of other routers than a ServeMux put a standard method into the
+// "route:GET /users/{id}". The paths that the router takes to one route share a bucket.
+// A pattern without a method is one bucket for all methods. The adapters of other routers than a ServeMux put a standard method into the
 // pattern: there a route for all methods has a bucket for each of these, HEAD as GET, and
 // one for all others.
 //
