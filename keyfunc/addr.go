@@ -29,12 +29,10 @@ const ipv6Bits = 64
 //
 // An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
 // addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
-// ignored. A peer without an address is anonymous, and so is every peer on a Unix
-// socket: there it chooses its name, which may look like an address. The key has at
-// most 27 bytes.
+// ignored. A peer without an address is anonymous, and so is every peer on a Unix socket.
 //
-// The limiter logs a warning if requests from a private or loopback address have
-// X-Forwarded-For, since the peer is then probably a proxy.
+// If a private or loopback peer sends X-Forwarded-For, the limiter may log a warning: it is
+// probably a proxy.
 func RemoteAddr(r *http.Request) (string, error) {
 	peer := peerAddr(r)
 	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
@@ -71,8 +69,7 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 }
 
 // IPv6Prefix changes the IPv6 keys of an address function to networks of that many
-// bits instead of 64. Many providers give homes a /56 and sites a /48, so one customer may
-// have 256 or 65,536 networks of /64:
+// bits instead of 64. Many providers give homes a /56 and sites a /48:
 //
 //	keyfunc.IPv6Prefix(56, keyfunc.RemoteAddr)
 //
@@ -80,8 +77,7 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 // and keys of [Join]. So wrap the address function itself. An override of a narrower
 // network, in a file of policies, applies to none of these keys.
 //
-// IPv6Prefix panics if key is nil or bits is not 32 to 64: a wider network may be
-// that of several providers, and in a narrower one a customer could choose its bucket.
+// IPv6Prefix panics if bits is not 32 to 64.
 func IPv6Prefix(bits int, key Func) Func {
 	if bits < 32 || bits > ipv6Bits {
 		panic(fmt.Sprintf("keyfunc.IPv6Prefix: %d bits; want 32 to %d, such as 48 or 56", bits, ipv6Bits))

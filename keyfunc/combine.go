@@ -7,13 +7,10 @@ import (
 	"strings"
 )
 
-// First returns the first key that is not empty; later functions are not called. An
-// error ends it with that error, since the failed function might have had a key. If
-// all keys are empty, the request is anonymous.
+// First returns the first key that is not empty or the first error, whichever comes first;
+// later functions are not called. If all keys are empty, the request is anonymous.
 //
 //	keyfunc.First(subject, keyfunc.RemoteAddr) // users by name, others by address
-//
-// First panics if there are no functions or one is nil.
 func First(keys ...Func) Func {
 	keys = slices.Clone(keys)
 	mustHave("First", keys...)
@@ -34,14 +31,12 @@ func First(keys ...Func) Func {
 
 // Join combines keys: two requests share a bucket if all functions return equal keys
 // for both. An empty key is a key like any other here, but if all are empty, the
-// request is anonymous. An error ends it with that error.
+// request is anonymous. An error ends it.
 //
 //	keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route) // each client on each route
 //
 // If a client can choose one of the keys, it can choose its bucket: join with a
 // [Route], not with a path.
-//
-// Join panics if there are no functions or one is nil.
 func Join(keys ...Func) Func {
 	keys = slices.Clone(keys)
 	mustHave("Join", keys...)
@@ -80,12 +75,10 @@ var kinds = []string{"ip", "sub", "key", "own", "route", "const", "join"}
 //
 //	keyfunc.As("user", keyfunc.First(subject, apiKey), userID) // "sub:issuer|7" and "key:7" are both "user:7"
 //
-// id gets the key with the kind that it had. If it returns "", the request is anonymous.
-// It is not called for an anonymous request, nor after an error. Count anonymous requests
-// outside of it: First(As("user", users, userID), RemoteAddr).
+// id gets a key with the kind that it had. If it returns "", the request is anonymous.
+// Count anonymous requests outside of it: First(As("user", users, userID), RemoteAddr).
 //
-// As panics if kind is not of lower-case letters, digits and hyphens, if it is ip, sub,
-// key, own, route, const or join, and if a function is nil.
+// kind has lower-case letters, digits and hyphens, and is none of this module, or As panics.
 func As(kind string, key Func, id func(key string) string) Func {
 	switch {
 	case kind == "" || strings.ContainsFunc(kind, func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }):

@@ -19,24 +19,21 @@ const (
 //
 //	keyfunc.TrustedProxies("10.0.0.0/8", "2001:db8:1::/48")
 //
-// If the peer is in none of the networks, it is the client and the header is ignored,
-// since the client may have invented it. Otherwise the hops are read from the last to
-// the first, over all lines of the header, as each proxy appends its own peer. The
-// first hop outside the networks is the client. Earlier hops are ignored, since that
-// client may have invented them.
+// If the peer is in none of the networks, it is the client and the header is ignored.
+// Otherwise the hops are read from the last to the first, over all lines of the header.
+// The first hop outside the networks is the client; if there is none, the last hop that
+// was read.
 //
 // Reading also stops at a hop that is empty or not an address. The client is then the hop
-// after it, or the peer if there is none. If all hops are in the networks, the first is
-// the client. Without the header the peer is the client, so a client that has it removed
-// ("Connection: X-Forwarded-For") shares the bucket of the proxy.
+// after it, or the peer if there is none. Without the header the peer is the client.
 //
 // List every proxy that requests pass, and nothing else: clients inside a listed
 // network can choose their keys. A peer without an address, as on a Unix socket, is in
 // no network and is anonymous; use [TrustedHops] there.
 //
 // Prefixes are strings or netip.Prefix values; a string may also be a single address.
-// TrustedProxies panics if there are none, if one is invalid, and if one has no bits
-// ("0.0.0.0/0").
+// TrustedProxies panics if there are none, if one is invalid or mixes IPv4 and IPv6, and
+// if one has no bits ("0.0.0.0/0").
 func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("TrustedProxies", prefixes)
 	return func(r *http.Request) (string, error) {
@@ -46,16 +43,14 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 
 // TrustedHops counts by the n-th hop from the right in X-Forwarded-For, over all lines
 // of the header: the address that the first of n proxies has written, if each appends
-// one hop. The keys are those of [RemoteAddr]. With one load balancer n is 1, with a
-// CDN before it 2.
+// one hop. With one load balancer n is 1, with a CDN before it 2.
 //
 // It trusts every peer. Use it where the addresses of the proxies are not known and
 // requests reach this server only through all n of them. If n is too high, or clients
 // bypass the proxies, they can choose their keys; if n is too low, proxies are counted in
-// place of clients. If the networks are known, [TrustedProxies] is better.
+// place of clients.
 //
 // If there are fewer hops, or the hop is empty or not an address, the peer is counted.
-// TrustedHops panics if n is less than 1.
 func TrustedHops(n int) Func {
 	if n < 1 {
 		panic(fmt.Sprintf("keyfunc.TrustedHops: %d proxies; want 1 or more, or use RemoteAddr", n))
@@ -82,15 +77,15 @@ func TrustedHops(n int) Func {
 }
 
 // AddrHeader counts by the address in a header with a single address, as some proxies and
-// CDNs set it: X-Real-IP, CF-Connecting-IP. The keys are those of [RemoteAddr].
+// CDNs set it: X-Real-IP, CF-Connecting-IP.
 //
 //	keyfunc.AddrHeader("CF-Connecting-IP", cloudflare...)
 //
 // The header is read only if the peer is in one of the given networks. Otherwise, and
 // if the header is missing, occurs twice or is not an address, the peer is counted.
 //
-// The proxy must overwrite the header on every request. Not all do by default: clients
-// can choose the address in Fastly-Client-IP and X-Azure-ClientIP.
+// The proxy must overwrite the header on every request, or clients can choose the address;
+// not all do by default.
 //
 // AddrHeader panics if the name is not a valid header name or is X-Forwarded-For or
 // Forwarded, which are lists, and on the prefixes on which [TrustedProxies] panics.

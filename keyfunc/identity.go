@@ -13,11 +13,8 @@ import (
 //
 //	keyfunc.Subject(func(ctx context.Context) string { return auth.User(ctx).ID })
 //
-// The identity must be verified. The limiter must run after that middleware; it usually
-// logs a warning if none of a policy's first hundred requests has an identity. The keys,
+// The identity must be verified, and the limiter must run after that middleware. The keys,
 // "sub:" and the identity ("%" as "%25", "|" as "%7C"), never equal a key of [JWTSubject].
-//
-// Subject panics if get is nil.
 func Subject(get func(context.Context) string) Func {
 	if get == nil {
 		panic("keyfunc.Subject: nil function; want one that returns the identity in the context")
@@ -34,18 +31,15 @@ func Subject(get func(context.Context) string) Func {
 
 // APIKey counts by the owner of the API key in the given header. owner looks the key
 // up and reports whether it is known. All API keys of one owner share a bucket, "key:"
-// and the owner's name; the API key itself is neither stored nor logged.
+// and the owner's name; APIKey neither stores nor logs the API key itself.
 //
-// A request with an unknown API key is anonymous: with a bucket for each unknown key, a
-// client could have any number of buckets. So is one whose header is missing or occurs
-// twice, whose API key is above 16 KiB, or whose owner has no name. Put a limit by
+// A request with an unknown API key is anonymous. So is one whose header is missing or
+// occurs twice, whose API key is above 16 KiB, or whose owner has no name. Put a limit by
 // address before it, against guessing.
 //
 // The request waits for owner, which gets its context: keep it fast, and compare secrets in
 // constant time or by their hash. If a failed look-up should follow the
 // policy's OnFailure, write a [Func] that returns the error.
-//
-// APIKey panics if the header's name is invalid or owner is nil.
 func APIKey(header string, owner func(ctx context.Context, apiKey string) (name string, ok bool)) Func {
 	header = mustHeaderName("APIKey", header)
 	if owner == nil {

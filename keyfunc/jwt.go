@@ -32,35 +32,31 @@ const (
 // keys returns the key that verifies a token, and methods are the accepted algorithms. Give
 // those that your issuer uses, and use each key with one algorithm only (RFC 8725, section
 // 3.1). Issuer, audience, leeway and clock are options. A token without an expiry (exp) is
-// never valid; no option changes that. Without an option for the audience, tokens for other
-// services of the issuer are valid too, which RFC 7519, section 4.1.3, forbids. If your
-// issuer signs tokens for other purposes (logout+jwt, ID tokens), let keys return an error
-// unless t.Header["typ"] is the expected type (RFC 8725, section 3.11).
+// never valid. Without an option for the audience, tokens for other services of the issuer
+// are valid too. If your issuer signs tokens for other purposes (logout+jwt, ID tokens), let
+// keys return an error unless t.Header["typ"] is the expected type (RFC 8725, section 3.11).
 //
 // A request with an invalid token is anonymous and not an error: for example a token that is
 // forged, expired, not valid yet (nbf), rejected by an option, without a subject or with one
-// that is not a string, with critical extensions (crit; none is supported), above 16 KiB, or
-// in a header that occurs twice. The same holds if keys returns an error. The cause may be a
-// key server that does not answer, but the client chooses the key's name (kid), and must not
-// be able to cause an error.
+// that is not a string, with critical extensions (crit), above 16 KiB, or in a header that
+// occurs twice. The same holds if keys returns an error, also if a key server does not answer:
+// the client chooses the key's name (kid), and must not be able to cause an error.
 //
 // If keys returns an empty []byte, the token is invalid: with an empty HMAC key every
-// client could sign tokens. The usual causes are an environment variable that is not set
-// and a map without the kid; the limiter logs a warning. An HMAC key should be at least
+// client could sign tokens. An HMAC key should be at least
 // as long as the hash, 32 bytes for HS256 (RFC 7518, section 3.2); JWTSubject does not
 // check that.
 //
-// Up to 16,384 valid tokens are cached by their hash, so that their signatures are not
-// checked on every request. exp, nbf and, with jwt.WithIssuedAt, iat are. So tokens of a
-// withdrawn signing key may count for their subject until they expire. That grants no
-// access: JWTSubject does not authenticate. Authenticate as if it was not there.
+// Up to 16,384 valid tokens are cached by their hash, and of these exp, nbf and, with
+// jwt.WithIssuedAt, iat are checked again. So tokens of a withdrawn signing key may count for
+// their subject until they expire. JWTSubject does not authenticate: authenticate as if it was
+// not there.
 //
-// To check a signature may cost more than to deny a request. A limiter by address in front of
-// the one with this key bounds the checks of invented tokens from one address. A policy of the
-// same limiter does not: a limiter asks for all keys before it denies.
+// A limiter by address in front of the one with this key bounds the checks of invented tokens
+// from one address; a policy of the same limiter does not.
 //
-// JWTSubject panics if keys is nil, if there are no methods, if golang-jwt does not know
-// one, and if one is "none".
+// JWTSubject panics if there are no methods, if golang-jwt does not know one, and if one is
+// "none".
 func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
 	mustMethods(keys, methods)
 	v := newVerifier(keys, methods, opts...)

@@ -10,11 +10,10 @@
 //	                       bucket, unless it has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
-// Without SkipAnonymous anonymous requests are limited too: a shared bucket is stricter than
-// one for each. So a request with a forged token or an unknown API key is anonymous. An error
-// lets the request pass a policy with FailOpen, so a client must not be able to cause one. No
-// function of this package returns an error of its own; [First], [Join], [As] and [IPv6Prefix]
-// return those of the functions that they call.
+// A client must not be able to cause an error: a request with a forged token or an unknown API
+// key is anonymous. No function of this package returns an error of its own; [First], [Join],
+// [As] and [IPv6Prefix] return those of the functions that they call. Constructors panic on
+// what they could not work with, such as a nil function.
 //
 // # Choosing a function
 //
@@ -33,18 +32,14 @@
 //
 //	keyfunc.First(subject, keyfunc.RemoteAddr)
 //
-// Put a limit by address before authentication, where it bounds the cost of guessed
-// passwords and tokens, and a limit by identity after it.
-//
-// There is no function called IP: a reported address is only as reliable as its
-// source, so the name at the call site says what is trusted.
+// Put a limit by address before authentication, against guessed passwords and tokens, and a
+// limit by identity after it.
 //
 // # Keys
 //
 // Every kind of key has its own prefix (ip:, sub:, key:, own:, route:, const:, join: and those
-// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Parse
-// keys in the function of [As] only. They may contain identities and addresses: treat them as
-// personal data.
+// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Keys
+// may contain identities and addresses: treat them as personal data.
 package keyfunc
 
 // One file for each source of a key: addr.go, forwarded.go and rfc7239.go for
@@ -56,7 +51,6 @@ import "net/http"
 // Func returns the key of a request. The package comment explains its results. It
 // must be safe for concurrent use and must not change the request.
 //
-// It is an alias, so any function of this type is a Func. If you write your own,
-// give its keys their own prefix, and return an error only where no client can cause
-// it.
+// If you write your own, give its keys their own prefix, and return an error only where no
+// client can cause it.
 type Func = func(*http.Request) (string, error)

@@ -9,10 +9,8 @@ import (
 )
 
 // Route counts by the route that matched the request, r.Pattern:
-// "route:GET /users/{id}". All paths that the router takes to one route share a bucket
-// (//users/7, /users/./7, /users/8), so a client cannot get a new bucket by inventing a
-// path. A pattern without a method is one bucket for all methods, including invented
-// ones. The adapters of other routers than a ServeMux put a standard method into the
+// "route:GET /users/{id}". The paths that the router takes to one route share a bucket.
+// A pattern without a method is one bucket for all methods. The adapters of other routers than a ServeMux put a standard method into the
 // pattern: there a route for all methods has a bucket for each of these, HEAD as GET, and
 // one for all others.
 //
@@ -26,9 +24,7 @@ import (
 // for routers behind the limiter, the adapters of this module ask the router. A limiter of
 // adapters/nethttp does not see the routes of an unknown router in it: use the adapter of the
 // router, or Routes of adapters/nethttp for a ServeMux. In Use of a router that is mounted
-// in another one of chi, such a limiter gets the pattern of the mount, such as "/admin/*". If each
-// of a policy's first hundred requests has no pattern, or one that ends in "/*", the limiter
-// usually logs a warning.
+// in another one of chi, such a limiter gets the pattern of the mount, such as "/admin/*".
 func Route(r *http.Request) (string, error) {
 	if r.Pattern == "" || strings.HasSuffix(r.Pattern, "/*") {
 		notice.Report(r.Context(), diag.RouteUnknown, "")
