@@ -18,9 +18,8 @@ import (
 // left alone.
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
-// as the policy may be in debt, which later requests pay. What it cannot take is in a
-// [*SettleError], except for shadows. A policy that is out of units does not keep others
-// from being charged.
+// as the policy may be in debt, which later requests pay; what it cannot take is in a
+// [*SettleError], except for shadows.
 //
 // Of a quota, Settle charges the period that is current now, and gives nothing back once
 // the period of the request is over. If the store fails, Settle returns its error, as a
@@ -88,7 +87,7 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 // the period of the request is over, not even what was added in a later one. Requests that
 // MaxDelay holds back already keep their delay.
 //
-// Refund goes on if the client hangs up. It does not change Results.
+// Refund goes on if the client hangs up, and does not change Results.
 func (d *Decision) Refund(ctx context.Context, policies ...string) error {
 	if len(policies) == 0 && d != nil && d.admission != nil {
 		policies = d.admission.policies.names()

@@ -72,8 +72,8 @@ func (w *Watcher) reloadIfChanged(before contents) contents {
 	return now
 }
 
-// Reload reads the file at once, changed or not, for example on SIGHUP, also while Run
-// runs. It calls OnReload too.
+// Reload reads the file at once, changed or not, for example on SIGHUP, and calls
+// OnReload. Run may be running.
 func (w *Watcher) Reload() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

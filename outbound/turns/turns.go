@@ -34,7 +34,7 @@ func (t Turns) Wait(ctx context.Context) error {
 }
 
 // Try takes a turn that has come, and does not wait for one. If there is none, or others
-// are in the queue, it returns a [*WaitError]. Other errors are those of Wait.
+// are in the queue, it returns a [*WaitError].
 func (t Turns) Try(ctx context.Context) error {
 	w := waiter{ctx: ctx, store: t.Store, charges: t.Charges}
 	return w.try()
