@@ -25,11 +25,10 @@ var (
 	Yearly  = Calendar{tat.Calendar{Unit: "year"}}
 )
 
-// In returns the calendar in the time zone that has the name of l in the IANA database; nil
-// is UTC. Of l only the name is used, so that all servers mean the same zone: take one of
-// [time.LoadLocation], and not [time.Local], whose name may differ between machines, or a
-// [time.FixedZone], whose offset is ignored. Two names of one zone, such as Asia/Kolkata and
-// Asia/Calcutta, are two calendars.
+// In returns the calendar in the time zone that has the name of l in the IANA database;
+// nil is UTC. Only the name is used: take l from [time.LoadLocation], and not [time.Local]
+// or a [time.FixedZone]. Two names of one zone, such as Asia/Kolkata and Asia/Calcutta,
+// are two calendars.
 func (c Calendar) In(l *time.Location) Calendar {
 	c.calendar.Location = l.String()
 	return c
@@ -51,8 +50,8 @@ func (c Calendar) Location() string { return c.calendar.Location }
 // Anchor returns the day with which a period begins, see [Calendar.From]; 0 is the first.
 func (c Calendar) Anchor() int { return c.calendar.Anchor }
 
-// Period returns when the period of t begins and ends. The end is the moment in which the
-// next one begins. Both are zero for a calendar that is not valid.
+// Period returns when the period of t begins, and when the next one does. Both are zero
+// for a calendar that is not valid.
 func (c Calendar) Period(t time.Time) (begin, end time.Time) {
 	periods, err := c.calendar.Periods()
 	if err != nil {

@@ -57,8 +57,7 @@ func Quota(n int64, c Calendar) Limit {
 // IsQuota reports whether the limit is a quota, and not a rate.
 func (l Limit) IsQuota() bool { return l.calendar != unique.Handle[tat.Calendar]{} }
 
-// Calendar returns the calendar of a quota, and the zero Calendar for a rate. Its Location
-// is "" for UTC, and its Anchor 0 for the first day.
+// Calendar returns the calendar of a quota, and the zero Calendar for a rate.
 func (l Limit) Calendar() Calendar {
 	if !l.IsQuota() {
 		return Calendar{}
@@ -80,8 +79,8 @@ func Unlimited() Limit { return Limit{Count: tat.Unlimited} }
 
 const day = 24 * time.Hour
 
-// Validate returns nil for a valid limit, otherwise an error that names the value and
-// what would be right. A [LimitChecker] does not keep every valid limit.
+// Validate returns nil for a valid limit, otherwise an error with the mistake. A
+// [LimitChecker] may reject a valid limit.
 func (l Limit) Validate() error {
 	_, _, err := l.tat().Interval()
 	return err
@@ -95,8 +94,8 @@ func (l *Limit) tat() tat.Limit {
 // Count.
 func (l Limit) Capacity() int64 { return cmp.Or(l.Burst, l.Count) }
 
-// Interval is the emission interval, the time from one unit to the next: Per/Count
-// to the nearest 100 ns. It is 0 for a quota and for a limit that is not valid.
+// Interval is the emission interval, the time from one unit to the next: Per/Count to the
+// nearest 100 ns. It is 0 for a quota and for a limit that is not valid.
 func (l Limit) Interval() time.Duration {
 	emission, _, err := l.tat().Interval()
 	if err != nil || l.IsQuota() {
@@ -105,8 +104,7 @@ func (l Limit) Interval() time.Duration {
 	return tat.Duration(emission)
 }
 
-// Rate returns units a second: Count/Per, or the average of a quota over many periods.
-// Use it to compare limits. They must be valid.
+// Rate returns units a second, of a quota on average: use it to compare valid limits.
 func (l Limit) Rate() float64 { return l.tat().Rate() }
 
 var units = []struct {
@@ -235,7 +233,7 @@ func perName(per time.Duration) string {
 	return per.String()
 }
 
-// String writes the limit as [ParseLimit] reads it, for example
+// String writes a valid limit or [Unlimited] as [ParseLimit] reads it, for example
 // "100/minute burst 20".
 func (l Limit) String() string {
 	switch {
@@ -249,9 +247,9 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d/%s", l.Count, perName(l.Per))
 }
 
-// MarshalText implements [encoding.TextMarshaler]: it returns the text of
-// String, or "" for the zero Limit. JSON and YAML write limits so. Any other limit that
-// [ParseLimit] does not accept is an error, as it could not be read back.
+// MarshalText implements [encoding.TextMarshaler], for JSON and others: it returns the
+// text of String, or "" for the zero Limit. Any other limit that [ParseLimit] does not
+// accept is an error.
 func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return []byte{}, nil
@@ -262,9 +260,9 @@ func (l Limit) MarshalText() ([]byte, error) {
 	return []byte(l.String()), nil
 }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]: it reads what
-// [ParseLimit] reads, and "" as the zero Limit, which no [Store] accepts. After
-// an error the limit is unchanged. JSON, YAML and [flag.TextVar] read limits so.
+// UnmarshalText implements [encoding.TextUnmarshaler], for JSON, [flag.TextVar] and
+// others: it reads what [ParseLimit] reads, and "" as the zero Limit. After an error the
+// limit is unchanged.
 func (l *Limit) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*l = Limit{}

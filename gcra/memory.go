@@ -38,13 +38,12 @@ func (m *Memory) init() {
 	m.set = buckets.New(m.Capacity, buckets.NewClock(m.Now), false)
 }
 
-// Take implements [Store]. On up to four keys that it knows it allocates nothing, as a rule.
+// Take implements [Store].
 func (m *Memory) Take(ctx context.Context, charges []Charge) (allowed bool, err error) {
 	return m.apply(ctx, charges, false)
 }
 
-// Refund implements [Store]. What was taken from a shared bucket, for want of a
-// slot, is not given back.
+// Refund implements [Store]. A bucket that keys share gets nothing back.
 func (m *Memory) Refund(ctx context.Context, charges []Charge) error {
 	_, err := m.apply(ctx, charges, true)
 	return err

@@ -149,8 +149,8 @@ type Policy struct {
 	OnFailure FailureMode
 }
 
-// Charge returns the charge of one unit that the policy makes on a subject's bucket under a
-// limit, without a wait: for [gcra.Peek] and [gcra.Reset].
+// Charge returns the policy's charge of one unit on a subject's bucket under a limit, for
+// [gcra.Peek] and [gcra.Reset].
 func (p *Policy) Charge(subject string, l gcra.Limit) gcra.Charge {
 	c := gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, Cost: 1, MaxDelay: p.MaxDelay, MaxDebt: p.MaxDebt, Shadow: p.Shadow}
 	if l.IsQuota() {
@@ -159,9 +159,9 @@ func (p *Policy) Charge(subject string, l gcra.Limit) gcra.Charge {
 	return c
 }
 
-// OverrideOf returns the override that applies to a subject now: that of Config.Override, if
-// the policy is one of [Limiter.Policies], or else of Policy.Override. It does not recover
-// their panics.
+// OverrideOf returns the override that applies to a subject now: that of Config.Override,
+// if the policy is one of [Limiter.Policies], or else of Policy.Override. It does not
+// recover their panics.
 func (p *Policy) OverrideOf(subject string) (Override, bool) {
 	if p.override != nil {
 		if o, ok := p.override(p.Name, subject); ok && !o.ended() {

@@ -54,7 +54,8 @@ const (
 	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone
 )
 
-// String returns the names of the forms: "draft6|draft11". The zero value is "draft6", too.
+// String returns the names of the forms, such as "draft6|draft11"; "draft6" for the zero
+// value.
 func (h Headers) String() string {
 	var names []string
 	h = cmp.Or(h, HeadersDraft6)

@@ -27,19 +27,18 @@ type Limiter struct {
 	calls     sync.Once // of the first Admit, see checkCalls
 }
 
-// Decide charges the policies that apply to the request and returns the
-// Decision. It touches no response and does not wait; a Delay is for the caller to
-// honour. If the client hangs up meanwhile, the request is charged all the same.
+// Decide charges the policies that apply to the request and returns the Decision. It
+// touches no response, and leaves a Delay to the caller. It goes on if the client hangs
+// up.
 func (l *Limiter) Decide(r *http.Request) *Decision {
 	r, s := withState(r, nil)
 	l.run(r, s)
 	return s.decision()
 }
 
-// Allow decides about the request as Decide does and answers the client: it
-// sets the RateLimit fields, writes the denial, and holds an allowed request
-// back while a policy with MaxDelay asks for it. It reports whether the request
-// may go on; if not, the response is written.
+// Allow decides as Decide does and answers the client: it sets the RateLimit fields,
+// writes the denial, and holds an allowed request back while a policy with MaxDelay asks
+// for it. It reports whether the request may go on; if not, write nothing.
 //
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
@@ -50,11 +49,10 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 	return r, denied == nil
 }
 
-// Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no
-// response and does not call Config.Deny. Its first call logs a Config.Deny and the
-// policies that limit no remote procedure call, unless the limiter has Config.RPC. It sets
-// the RateLimit fields in h and, on a denial, Retry-After if a wait helps. It holds an
-// allowed request back while a policy with MaxDelay asks for it.
+// Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no response
+// and does not call Config.Deny. It sets the RateLimit fields in h and, on a denial,
+// Retry-After unless no wait helps. Without Config.RPC its first call logs a Config.Deny,
+// and the policies that limit no remote procedure call.
 //
 // denied is nil if the request may go on. Otherwise the server answers by its Status,
 // RetryAfter and Results. One with a Delay is of a request whose context ended while it
@@ -68,27 +66,26 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	return l.admit(h, r)
 }
 
-// Peek returns what the policies that apply to the request have left. It charges
-// none of them, so a program can show its customers their use:
+// Peek returns what the policies that apply to the request have left. It charges none of
+// them, so a program can show its customers their use:
 //
 //	for _, p := range limiter.Peek(r).Results {
 //		used := p.Limit.Capacity() - p.Remaining // ResetAfter says when nothing is used
 //	}
 //
-// Policies apply as in Decide, by Skip, LimitFor, Key and Routes: those with Routes
-// only if r has such a route. Shadow policies are among the Results, with Shadow set.
-// Keys of an adapter's KeyFrom need the framework's context: outside the limiter
-// pass WithRoute(c.Request, c.Request.Pattern, c) of gin's c, and of echo's likewise with
-// c.Request(). Peek calls no Cost and no observer, so metrics of decisions leave it out.
-// It asks the store, as no denial cache answers it: limit a route that calls it by a
-// policy of its own.
+// Policies apply as in Decide: those with Routes only if r has such a route. Shadow
+// policies are among the Results, with Shadow set. Keys of an adapter's KeyFrom need the
+// framework's context: outside the limiter pass WithRoute(c.Request, c.Request.Pattern, c)
+// of gin's c, and of echo's likewise with c.Request(). Peek calls no Cost and no observer,
+// so metrics of decisions leave it out. Limit a route that calls it by a policy of its
+// own: Peek may ask the store each time.
 //
-// Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt, and the
-// requests that MaxDelay holds back. Allowed is true, also if nothing is left, unless the
-// key is banned or a policy fails closed; then Results may lack policies. While the store
-// fails, Err is set. A policy that fails local then shows what this server itself may still
-// grant, and one that fails open is not among the Results. Refund, Settle and Spend of the
-// Decision change no bucket.
+// Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt, and
+// the requests that MaxDelay holds back. Allowed is true also if nothing is left. It is
+// false if a ban or a policy that fails closed denies; then Results may lack other
+// policies. A policy that fails local shows what this server's share has left, and one
+// that fails open is not among the Results. Refund, Settle and Spend of the Decision
+// change no bucket.
 func (l *Limiter) Peek(r *http.Request) *Decision {
 	r, s := withState(r, nil)
 	l.evaluate(r, &s.admission, true)

@@ -8,12 +8,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Reload replaces all policies at once: a request is decided either by the old
-// ones or by the new ones. A policy that keeps its name keeps its state: what keys
-// have used counts against the new limit, of a rate as the time until the bucket is
-// full. A quota in place of a rate, or with a calendar that is new, starts with nothing used.
-// If there is a mistake in the policies, Reload changes nothing and returns the error
-// that [New] would.
+// Reload replaces all policies at once: a limiter decides a request by the old ones or by
+// the new ones. If there is a mistake in the policies, Reload changes nothing and returns
+// the error, as [New] does.
+//
+// A policy that keeps its name keeps its buckets, so what keys have used counts against
+// the new limit: of a rate as the time until the bucket is full, in the stores of
+// slidinglog as units. A rate and a quota, and quotas by two calendars, have separate
+// buckets.
 func (l *Limiter) Reload(policies ...Policy) error {
 	ps, errs := l.compile(policies)
 	if len(errs) == 0 {
@@ -35,9 +37,9 @@ func (l *Limiter) Policies() []Policy {
 // Store returns [Config.Store].
 func (l *Limiter) Store() gcra.Store { return l.cfg.Store }
 
-// Observe makes the limiter call f for each decision from now on, after
-// [Config.Observe] and the functions added before. f must keep to the rules of
-// Config.Observe, and cannot be removed. A nil f does nothing.
+// Observe makes the limiter call f for its decisions from now on, after [Config.Observe]
+// and the functions added before. f must keep to the rules of Config.Observe, and cannot
+// be removed. A nil f does nothing.
 func (l *Limiter) Observe(f func(*http.Request, *Decision)) {
 	for f != nil {
 		old := l.observers.Load()

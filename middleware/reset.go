@@ -8,19 +8,16 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Reset fills the bucket of a subject in the named policy, in the store and in
-// this server's own state for [FailLocal]. The subject is what the policy's Key
-// returns, such as "ip:192.0.2.7". [gcra.Reset] says what happens to requests
-// that are held back, and when other servers notice; their own state for
-// FailLocal stays.
+// Reset fills the bucket of a subject in the named policy, in the store and in this
+// server's own state for [FailLocal]. The subject is what the policy's Key returns, such
+// as "ip:192.0.2.7". Other servers may deny for a moment more, see [gcra.Reset]; their own
+// state for FailLocal stays. If the store fails, Reset returns its error, but fills the
+// bucket in this server's state, unless ctx has ended.
 //
-// If the store fails, Reset returns its error, but fills the bucket in this
-// server's state all the same, unless ctx has ended. An unknown policy is an error,
-// and so is a panic of Override. Reset uses the limit of the subject's Override if there is one, otherwise
-// Limit. In gcra.Memory and redisstore.Store that fills the bucket also if LimitFor returns
-// another rate, but not if it returns a quota, or one of another calendar. A policy with
-// LimitFor and no Limit is an error unless an Override has a limit: call gcra.Reset with the
-// limit.
+// Reset uses the limit of the subject's Override if there is one, otherwise Limit. In
+// gcra.Memory and redisstore.Store that fills the bucket also if LimitFor returns another
+// rate, but not if it returns a quota, or one of another calendar. Then call gcra.Reset
+// with that. A policy with neither limit is an error.
 func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 	p, err := l.policies.Load().named(name)
 	if err != nil {

@@ -11,26 +11,25 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Settle sets what the request costs these policies in the end, one or more by name. They
-// have charged an estimate: Settle gives back what was too much or charges the rest, and
-// the last call counts. Shadows are settled too. A name that the limiter of this Decision
-// does not have is an error; a policy that did not apply to this request is left alone.
+// Settle sets what the request costs these policies in the end, one or more by name,
+// shadows included. They have charged an estimate: Settle gives back what was too much or
+// charges the rest. It may be called again with another cost. A name that the limiter of
+// this Decision does not have is an error; a policy that did not apply to this request is
+// left alone.
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
-// as the policy may be in debt, which later requests pay. What it cannot take is in a
-// [*SettleError], except for shadows. Each policy is settled by itself: one that is out
-// of units does not keep others from being charged, and a process that dies meanwhile
-// may have settled some of them.
+// as the policy may be in debt, which later requests pay; what it cannot take is in a
+// [*SettleError], except for shadows.
 //
 // Of a quota, Settle charges the period that is current now, and gives nothing back once
-// the period of the request is over. While the store is away, requests that this server
-// has decided alone are settled on its own state; for those that the store has decided,
-// or to give back what it was charged since, Settle returns the store's error. It may be
-// called again then: a charge may be made twice by that, and a refund never.
+// the period of the request is over. If the store fails, Settle returns its error, as a
+// rule not for what [FailLocal] has charged. After an error it may be called again: then a
+// charge may be made twice, and a refund is not tried again.
 //
-// Settle does nothing after a denial that charged nothing, for a Shadow that would have denied,
-// for a policy that let the request pass by FailOpen, and for a policy after its Refund. It goes
-// on if the client hangs up, and does not change Results. A negative cost is an error.
+// Settle does nothing after a denial that charged nothing, for a Shadow that would have
+// denied, for a policy that let the request pass by FailOpen, and for a policy after its
+// Refund. It goes on if the client hangs up, and does not change Results. A negative cost
+// is an error.
 func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) error {
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
@@ -61,15 +60,12 @@ func (e *SettleError) Error() string {
 }
 
 // Spend charges n more units than were charged so far to these policies, one or more by
-// name: for streams, and requests whose cost is known only when they are done. Where fewer
-// units are left, it takes what is left and as many units more as the policy may be in debt,
-// so later requests pay and this one is not denied. See [Decision.Settle] for a cost that was
-// estimated.
-//
-// Spend does nothing where Settle does nothing, and goes on if the client hangs up. It does
-// not change Results. It returns an error for a name that the limiter of this Decision does
-// not have, if n is negative, no policy is named or the store fails. The error of a store may
-// name the server: log it, and do not send it to the client.
+// name: for streams, and requests whose cost is known only when they are done. See
+// [Decision.Settle] for a cost that was estimated; what it says of names, quotas, failures
+// and when it does nothing is true of Spend too. Where fewer units are left, Spend takes
+// what is left and as many units more as the policy may be in debt, without an error:
+// later requests pay, and this one is not denied. A negative n is an error. The error of a
+// store may name the server: log it, and do not send it to the client.
 func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error {
 	if n < 0 {
 		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)
@@ -83,15 +79,15 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 // Refund gives back what the request was charged, including what Spend and Settle have
 // added: what the policies named have charged, or all if none is named. A name that the
 // limiter of this Decision does not have is an error; a policy that did not apply to this
-// request is left alone. Only the first call for a policy gives back, even if the store
-// fails. Of a rate the whole cost is refunded, however late: so do not let clients cause
-// refunds, as requests held open and refunded together refill the bucket. Of a quota nothing
-// is refunded once the period of the request is over.
+// request is left alone. Call it once for a policy: a second call does nothing, also after
+// an error of the store, which may have made the refund.
 //
-// Under MaxDelay, later requests move up, but requests that wait already keep
-// their delay. The next request may pass together with the last of them.
+// Of a rate the cost is refunded also late: do not let clients cause refunds, as requests
+// held open and refunded together refill the bucket. Of a quota nothing is refunded once
+// the period of the request is over, not even what was added in a later one. Requests that
+// MaxDelay holds back already keep their delay.
 //
-// Refund goes on if the client hangs up. It does not change Results.
+// Refund goes on if the client hangs up, and does not change Results.
 func (d *Decision) Refund(ctx context.Context, policies ...string) error {
 	if len(policies) == 0 && d != nil && d.admission != nil {
 		policies = d.admission.policies.names()

@@ -12,21 +12,17 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/share"
 )
 
-// Local implements [gcra.LocalStore]. It returns a store in this process that
-// starts from the last answer of Redis about a key, for decisions while Redis
-// does not answer. It grants one server's share, where instances is the number of servers
-// that share the limits; 0 means as many as this store has counted, and 1 before its first
-// count.
+// Local implements [gcra.LocalStore]. It returns a store in this process for decisions
+// while Redis does not answer. A key starts from what this store knows of it. It grants
+// one server's share, where instances is the number of servers that share the limits; 0
+// means as many as this store has counted, and 1 before its first count.
 //
-// From the first call on, the store counts the stores that limit with this Prefix on
-// this Redis. At most every 2 s, after a batch that takes, it marks itself in the key
-// <Prefix>{instances} and gets the number of marks, also those of other stores in this
-// process. A mark lasts 6 s or, if that is longer, three times as long as the store's last two
-// marks are apart, at most a minute. So under traffic the others count a new store about 2 s
-// later, and do not count one that has stopped 8 s later. More than 100 stores mark themselves
-// more seldom, about 50 times a second together once they have counted each other, so both
-// take longer. The largest count is 1000. [gcra.Stats] has the count. If instances is not 0 and the count is larger for five minutes, a
-// line goes to Logger.
+// From the first call on, the store counts the stores that limit with this Prefix on this
+// Redis, also others in this process: those that take mark themselves in the key
+// <Prefix>{instances}. Under traffic a new store is counted after about 2 s, and one that
+// has stopped is, as a rule, no longer counted after 8 s; with more than 100 stores both
+// take longer. The largest count is 1000. [gcra.Stats] has the count. If instances is not
+// 0 and the count is larger for five minutes, a warning is logged.
 func (s *Store) Local(instances int) gcra.Store {
 	s.counted.use(instances)
 	return local{s, instances}

@@ -12,22 +12,18 @@ import (
 )
 
 // Ping reports whether the store works: it connects to the server, to each master of a
-// cluster or to each shard of a ring, authenticates, and runs the store's script on the key
-// <Prefix>{ping}, on a cluster <Prefix>{ping0} or another number, which expires after 10
-// seconds. It leaves out masters without slots, and shards that the ring has found down unless
-// all are. The error says what is wrong and, if that is known, what to do about it, on a line for each
-// server. Ping needs no more of the user's ACL than Take.
+// cluster that has slots or to each shard that a ring has not found down, authenticates,
+// and runs the store's script on a key <Prefix>{ping}, on a cluster <Prefix>{ping0} or
+// another number. The error says what is wrong and, if that is known, what to do about it.
 //
 // It also tests the kind of a single server and of the shards of a ring, see
-// [gcra.ServerKind]; one of kind KeysApart is an error.
+// [gcra.ServerKind]; one of kind KeysApart is an error. It logs a warning if it sees that
+// the server evicts keys when its memory is full; before Redis 7.0, or if the user may not
+// run INFO, it does not see that.
 //
-// It logs a warning if the server evicts keys when its memory is full: an evicted key
-// is a full bucket, and of a quota the whole quota once more. It sees that from Redis
-// 7.0 on, if the user may run INFO.
-//
-// Ping calls Redis even while the circuit breaker is open. Without a deadline in ctx
-// it takes at most 2 s; Timeout does not bound it. Call it when a program starts, to
-// see what is wrong; the program may start all the same.
+// Ping does not heed the circuit breaker and Timeout: without a deadline in ctx it takes
+// about 2 s at most. Call it when a program starts, to see what is wrong; the program may
+// start all the same.
 func (s *Store) Ping(ctx context.Context) error {
 	s.dials.forget()
 	err := rediskit.Ping(ctx, s.client, s.prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {

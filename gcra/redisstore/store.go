@@ -145,9 +145,9 @@ func (s *Store) after(r send.Result) {
 	}
 }
 
-// Close closes the client of a store that [Open] returned. What Local has granted and
-// was not charged in Redis yet is not charged any more. A client given to [New] stays open,
-// and Close does nothing.
+// Close closes the client of a store that [Open] returned; what Local has granted and was
+// not charged in Redis yet is not charged any more. For a store of [New] it does nothing:
+// close the client yourself.
 func (s *Store) Close() error {
 	if s.dials.dial == nil { // New has been given the client
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Ping checks the servers as Ping of redisstore.Store does, but tests neither their kind nor
-// whether they evict keys. The error says what is wrong and, if that is known, how to fix it.
+// Ping checks the servers as Ping of redisstore.Store does, but tests neither their kind
+// nor whether they evict keys.
 func (r *Store) Ping(ctx context.Context) error {
 	err := rediskit.Ping(ctx, r.client, r.prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {
 		o := op{params: params{per: time.Millisecond, count: 1000, cost: 1}, key: key}

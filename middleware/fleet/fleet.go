@@ -82,8 +82,8 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	return o, nil
 }
 
-// Find is [middleware.Config.Override]: it returns the override of a subject in a policy. One
-// of the policy wins over one of all policies.
+// Find is [middleware.Config.Override]: it returns the override of a subject in a policy.
+// One of the policy wins over one of all policies.
 func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
 	for _, one := range (*o.known.Load())[subject] {
 		mayApply := one.policy == policy || one.policy == "" && !ok
@@ -94,7 +94,8 @@ func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok 
 	return found, ok
 }
 
-// InForce returns how many limits and how many bans this server follows now, as overrides.
+// InForce returns how many overrides with a limit, and how many bans, this server follows
+// now, for metrics such as those of package adapters/otel.
 func (o *Overrides) InForce() (limits, bans int) {
 	now := time.Now()
 	for _, of := range *o.known.Load() {

@@ -40,12 +40,12 @@ type Watcher struct {
 // without support of the file system.
 const interval = 200 * time.Millisecond
 
-// Run reads the file several times a second until the context ends, and reloads at its start and
-// after a change, once two reads in a row have found it: then the limiter has the policies of the
-// file and no others. The file may be written in place, be replaced, or be behind symbolic links
-// that are swapped, as in a Kubernetes ConfigMap (but not one mounted with subPath, which
-// Kubernetes does not update). Replacing is best: part of a file, read while it is being written,
-// may be a valid file.
+// Run follows the file until the context ends: it reads it about five times a second, and
+// reloads contents that are new to the Watcher. A change takes effect once two reads in a
+// row have found it, as a rule within half a second. The file may be written in place, be
+// replaced, or be behind symbolic links that are swapped, as in a Kubernetes ConfigMap
+// (but not one mounted with subPath, which Kubernetes does not update). Replacing is best:
+// part of a file, read while it is being written, may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
 	for found := read(w.Path); ; {
 		found = w.reloadIfChanged(found)
@@ -71,8 +71,8 @@ func (w *Watcher) reloadIfChanged(before contents) contents {
 	return now
 }
 
-// Reload reads the file at once, changed or not, for example on SIGHUP. It calls
-// OnReload too. It may be called at any time, also while Run runs.
+// Reload reads the file at once, changed or not, for example on SIGHUP, and calls
+// OnReload. Run may be running.
 func (w *Watcher) Reload() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

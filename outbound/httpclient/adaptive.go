@@ -70,9 +70,9 @@ type Adaptive struct {
 	pacers pacers
 }
 
-// RoundTrip implements http.RoundTripper. If the context ends while the request
-// waits, it returns the context's error. If the wait would exceed MaxWait or the context's
-// deadline, it returns an error that wraps a [*turns.WaitError], as a rule at once.
+// RoundTrip implements http.RoundTripper. If the context ends while the request waits, it
+// returns the context's error; if the wait would exceed MaxWait or the context's deadline,
+// an error that wraps a [*turns.WaitError], as a rule at once.
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, _, err := a.roundTrip(r, time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), nil)
 	return resp, err

@@ -19,8 +19,8 @@ type Turns struct {
 	Charges []gcra.Charge
 }
 
-// Do waits for a turn and makes the call, with the same context. Without a turn it
-// returns the error of Wait, and does not call. Otherwise its error is the call's.
+// Do waits for a turn and makes the call, with the same context. Without a turn it returns
+// the error of Wait, otherwise that of the call.
 func (t Turns) Do(ctx context.Context, call func(context.Context) error) error {
 	if err := t.Wait(ctx); err != nil {
 		return err
@@ -33,9 +33,8 @@ func (t Turns) Wait(ctx context.Context) error {
 	return Wait(ctx, t.Store, t.Charges...)
 }
 
-// Try takes a turn that has come, and does not wait for one. If there is none, or
-// others are in the queue, it returns a [*WaitError] and charges nothing. Other errors
-// are those of Wait.
+// Try takes a turn that has come, and does not wait for one. If there is none, or others
+// are in the queue, it returns a [*WaitError].
 func (t Turns) Try(ctx context.Context) error {
 	w := waiter{ctx: ctx, store: t.Store, charges: t.Charges}
 	return w.try()

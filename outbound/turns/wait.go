@@ -25,7 +25,7 @@ type WaitError struct {
 	Never           bool          // the cost is above the burst: no wait is long enough
 }
 
-// Error contains the limit as Limit.String writes it, such as "25/5s".
+// Error contains the limit, if there is one, as Limit.String writes it, such as "25/5s".
 func (e *WaitError) Error() string {
 	limit := ""
 	if e.Limit != (gcra.Limit{}) {
