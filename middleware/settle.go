@@ -14,7 +14,7 @@ import (
 // Settle sets what the request costs these policies in the end, one or more by name. They
 // have charged an estimate: Settle gives back what was too much or charges the rest, and
 // the last call counts. Shadows are settled too. A name that the limiter of this Decision
-// does not have is an error; a policy that did not apply to this request is left alone.
+// did not have then is an error; a policy that did not apply to this request is left alone.
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
 // as the policy may be in debt, which later requests pay. What it cannot take is in a
@@ -67,8 +67,8 @@ func (e *SettleError) Error() string {
 // estimated.
 //
 // Spend does nothing where Settle does nothing, and goes on if the client hangs up. It does
-// not change Results. It returns an error for a name that the limiter of this Decision does
-// not have, if n is negative, no policy is named or the store fails. The error of a store may
+// not change Results. It returns an error for a name that the limiter of this Decision did
+// not have then, if n is negative, no policy is named or the store fails. The error of a store may
 // name the server: log it, and do not send it to the client.
 func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error {
 	if n < 0 {
@@ -82,7 +82,7 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 
 // Refund gives back what the request was charged, including what Spend and Settle have
 // added: what the policies named have charged, or all if none is named. A name that the
-// limiter of this Decision does not have is an error; a policy that did not apply to this
+// limiter of this Decision did not have then is an error; a policy that did not apply to this
 // request is left alone. Only the first call for a policy gives back, even if the store
 // fails. Of a rate the whole cost is refunded, however late: so do not let clients cause
 // refunds, as requests held open and refunded together refill the bucket. Of a quota nothing
