@@ -94,8 +94,8 @@ type Policy struct {
 	// Key fails. All requests of a key must get the same limit, which may change over time.
 	//
 	// The zero Limit means that a plan is missing: Limit applies or, without one, OnFailure,
-	// which denies with 503 unless it is FailOpen or the policy is a Shadow. An invalid limit
-	// follows OnFailure.
+	// which denies unless it is FailOpen or the policy is a Shadow. An invalid limit follows
+	// OnFailure.
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false means

@@ -14,8 +14,8 @@ import (
 // Settle sets what the request costs these policies in the end, one or more by name,
 // shadows included. They have charged an estimate: Settle gives back what was too much or
 // charges the rest. It may be called again with another cost. A name that the limiter of
-// this Decision does not have is an error; a policy that did not apply to this request is
-// left alone.
+// this Decision did not have then is an error; a policy that did not apply to this request
+// is left alone.
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
 // as the policy may be in debt, which later requests pay; what it cannot take is in a
@@ -78,8 +78,8 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 
 // Refund gives back what the request was charged, including what Spend and Settle have
 // added: what the policies named have charged, or all if none is named. A name that the
-// limiter of this Decision does not have is an error; a policy that did not apply to this
-// request is left alone. Call it once for a policy: a second call does nothing, also after
+// limiter of this Decision did not have then is an error; a policy that did not apply to
+// this request is left alone. Call it once for a policy: a second call does nothing, also after
 // an error of the store, which may have made the refund.
 //
 // Of a rate the cost is refunded also late: do not let clients cause refunds, as requests
