@@ -21,10 +21,11 @@ type Store interface {
 	// taken.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
-	// Refund gives back Cost units of every charge that is no Peek, at most to a full
-	// bucket; see [Reset] to give back all of them. It fills in Result with the state that
-	// follows. Limits and periods must be those of the Take, and the units must have been
-	// taken, of a late charge Result.Taken: Refund ignores Late, Shadow and Result.
+	// Refund gives back Cost units of the charges, at most to a full bucket; see [Reset] to
+	// give back all of them. It gives back nothing of a Peek, of a quota whose Period is over,
+	// or of the bucket that keys of a full [Memory] share. It fills in Result with the state
+	// that [Peek] then returns. Limits and periods must be those of the Take, and the units must
+	// have been taken, of a late charge Result.Taken: Refund ignores Late, Shadow and Result.
 	Refund(ctx context.Context, charges []Charge) error
 }
 
