@@ -18,8 +18,8 @@ import (
 // that share the limits; 0 means as many as this store has counted, and 1 before its first
 // count.
 //
-// From the first call on, the store counts the stores that limit with this Prefix on
-// this Redis. At most every 2 s, after a batch that takes, it marks itself in the key
+// From the first call on, the store counts the stores that limit with this Prefix in this
+// database of Redis, and whose Local was called too. At most every 2 s, after a batch that takes, it marks itself in the key
 // <Prefix>{instances} and gets the number of marks, also those of other stores in this
 // process. A mark lasts 6 s or, if that is longer, three times as long as the store's last two
 // marks are apart, at most a minute. So under traffic the others count a new store about 2 s
