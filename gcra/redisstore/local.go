@@ -17,9 +17,9 @@ import (
 // one server's share, where instances is the number of servers that share the limits; 0
 // means as many as this store has counted, and 1 before its first count.
 //
-// From the first call on, the store counts the stores that limit with this Prefix on this
-// Redis, also others in this process: those that take mark themselves in the key
-// <Prefix>{instances}. Under traffic a new store is counted after about 2 s, and one that
+// From the first call on, the store counts the stores with this Prefix in this database of
+// Redis, also others in this process: those whose Local was called mark themselves in the
+// key <Prefix>{instances} when they take. Under traffic a new store is counted after about 2 s, and one that
 // has stopped is, as a rule, no longer counted after 8 s; with more than 100 stores both
 // take longer. The largest count is 1000. [gcra.Stats] has the count. If instances is not
 // 0 and the count is larger for five minutes, a warning is logged.

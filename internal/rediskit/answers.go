@@ -72,7 +72,7 @@ var answers = []answer{
 	{"NOREPLICAS", diag.RedisRefuses, refuses, "fewer replicas are connected than min-replicas-to-write asks for", true},
 	{"MASTERDOWN", diag.RedisRefuses, refuses, "this is a replica without its master; connect to the master", true},
 	{"CLUSTERDOWN", diag.RedisRefuses, refuses, "slots of the cluster have no node; see CLUSTER INFO", true},
-	{"BUSY ", diag.RedisRefuses, refuses, "another script runs for too long; see SCRIPT KILL", true},
+	{"BUSY ", diag.RedisRefuses, refuses, "another script or a function runs for too long; see SCRIPT KILL and FUNCTION KILL", true},
 	{"max number of clients", diag.RedisRefuses, refuses, "raise maxclients, or lower pool_size", true},
 
 	// Errors of one call.

@@ -99,7 +99,8 @@ func TestDiagnose(t *testing.T) {
 		{serverError("NOREPLICAS Not enough good replicas to write." + place), plain, diag.RedisRefuses, "min-replicas-to-write"},
 		{serverError("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), plain, diag.RedisRefuses, "connect to the master"},
 		{serverError("CLUSTERDOWN Hash slot not served"), plain, diag.RedisRefuses, "CLUSTER INFO"},
-		{serverError("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), plain, diag.RedisRefuses, "SCRIPT KILL"},
+		{serverError("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), plain, diag.RedisRefuses, "see SCRIPT KILL"},
+		{serverError("BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."), plain, diag.RedisRefuses, "and FUNCTION KILL"},
 		{serverError("ERR max number of clients reached"), plain, diag.RedisRefuses, "raise maxclients"},
 		{serverError("ERR something new"), plain, diag.RedisRefuses, "something new"},
 	} {
