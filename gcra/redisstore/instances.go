@@ -26,9 +26,9 @@ var instancesScript = send.NewScript(instancesLua)
 // background, and learns how many others have done so. While Redis is away, the last count
 // serves.
 //
-// The first count after the store's own mark has been lost does not replace a higher one, as
-// other marks may be gone too: too high a count costs requests in an outage, too low a count
-// breaks the bound.
+// The first marksLost counts after the store's own mark has been lost do not replace a higher
+// one, as other marks may be gone too: too high a count costs requests in an outage, too low
+// a count breaks the bound.
 type instances struct {
 	id    string
 	due   atomic.Int64 // when to mark, by the store's clock; never before Local is called
@@ -36,6 +36,7 @@ type instances struct {
 	count atomic.Int64 // 0 before the first answer
 
 	mu         sync.Mutex
+	kept       int   // how many of the next counts do not replace a higher one
 	configured int   // the least Instances of the limiters; 0 if none has a number
 	exceeded   int64 // when the count has become larger than that; 0 if it is not
 }
@@ -115,7 +116,11 @@ func (s *Store) noteInstances(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n < 0 {
-		n = max(-n, c.count.Load())
+		n, c.kept = -n, marksLost
+	}
+	if c.kept > 0 {
+		c.kept--
+		n = max(n, c.count.Load())
 	}
 	n = min(n, maxInstances) // also if a proxy has changed the reply
 	c.count.Store(n)

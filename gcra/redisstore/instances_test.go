@@ -250,7 +250,38 @@ func TestLostMarksDoNotLowerTheCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	mark(3)
+	mark(3)
+	mark(3)
 	mark(1)
+}
+
+// Of two servers one has a request every few seconds, so the other marks itself twice before
+// that marks itself again.
+func TestLostMarksOfAServerWithFewRequests(t *testing.T) {
+	t.Parallel()
+	client := anyRedis(t)
+	a := startServer(t, client, "rl:", 0)
+	b := storeOn(t, client, config{Timeout: patience})
+	b.Local(0)
+	marks := func() string { return client.Get(t.Context(), "rl:"+markKey).Val() }
+
+	redistest.Eventually(t, patience, "a count of 2", func() bool { return answers(b) && a.Stats().Instances == 2 })
+	before := strings.Split(marks(), ";")
+	redistest.Eventually(t, patience, "both marks anew", func() bool {
+		return answers(b) && !slices.ContainsFunc(before, func(mark string) bool { return strings.Contains(marks(), mark) })
+	})
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	for start, asked := time.Now(), false; time.Since(start) < 7*time.Second; time.Sleep(10 * time.Millisecond) {
+		if !asked && time.Since(start) > 4200*time.Millisecond {
+			asked = answers(b)
+		}
+		if n := a.Stats().Instances; n != 2 {
+			t.Fatalf("%v after the loss: got count %d; want 2", time.Since(start), n)
+		}
+	}
 }
 
 // The script on values that the store has not written, and at its bounds.
