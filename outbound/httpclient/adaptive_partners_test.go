@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,4 +101,37 @@ func TestAdaptiveFixedWindows(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A limit of requests at the same time is no rate: Adaptive does not pace by it.
+func TestAdaptiveConcurrentRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, callers, calls = 4, 4, 100
+		var at atomic.Int64
+		server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("RateLimit-Policy", `"conc";q=4;qu="concurrent-requests"`)
+			w.Header().Set("RateLimit", fmt.Sprintf(`"conc";r=%d`, most-at.Add(1)))
+			time.Sleep(100 * time.Millisecond)
+			at.Add(-1)
+		})
+
+		a := &httpclient.Adaptive{Base: direct{server, 5 * time.Millisecond}}
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range calls {
+					resp, err := a.RoundTrip(httptest.NewRequest(http.MethodGet, "http://api.example/", http.NoBody))
+					if err != nil || resp.StatusCode != http.StatusOK {
+						t.Errorf("got %v, %v; want 200", resp, err)
+					}
+				}
+			})
+		}
+
+		wg.Wait()
+		if took, want := time.Since(begin), calls*105*time.Millisecond; took != want {
+			t.Errorf("took %v; want %v", took, want)
+		}
+	})
 }

@@ -74,6 +74,11 @@ func Read(now time.Time, status int, h http.Header) Answer {
 	// Our middleware denies so what costs more than the limit ever allows: with a remaining in a list alone.
 	untold := a.Remaining < 0 || a.Remaining > 0 && strings.HasPrefix(a.Policy, `"`)
 	a.Never = status == http.StatusTooManyRequests && !ok && a.Reset == 0 && untold && h.Get("RateLimit-Policy") != ""
+
+	// Bytes, or requests at the same time, are nothing to pace by.
+	if otherUnits(list(h, "RateLimit-Policy"))[a.Policy] {
+		a = Answer{Denied: a.Denied, Wait: a.Wait, Remaining: -1}
+	}
 	return a
 }
 
@@ -82,7 +87,7 @@ func mayDeny(status int) bool {
 }
 
 func (a *Answer) readFields(now time.Time, status int, h http.Header) {
-	if a.readLists(h) || a.readDictionary(now, status, h) {
+	if a.readLists(status, h) || a.readDictionary(now, status, h) {
 		return
 	}
 
@@ -103,19 +108,20 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 
 // readLists reads the lists of drafts 8 to 11: the item with the least remaining for the time until it
 // has more, of several that are used up the one with the longest time, and its policy.
-// It reports whether there is one.
+// It reports whether there is one. Only a denial may be by a policy of another unit than requests.
 //
 //	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 //	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
-func (a *Answer) readLists(h http.Header) bool {
-	least := math.Inf(1)
+func (a *Answer) readLists(status int, h http.Header) bool {
+	policies := list(h, "Ratelimit-Policy") // as a Header has it: another spelling allocates
+	least, others := math.Inf(1), otherUnits(policies)
 	for item := range split(list(h, "RateLimit"), ',') {
 		name, params := cutName(item)
 		remaining, ok := number(value(params, ';', "r"))
 		reset, _ := number(value(params, ';', "t"))
 		rate := remaining / max(reset, 1)
 		longer := rate == 0 && duration(reset) > a.Reset // of two that are used up
-		if ok && name != "" && (rate < least || rate == least && longer) {
+		if ok && name != "" && (rate < least || rate == least && longer) && (mayDeny(status) || !others[name]) {
 			least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
 		}
 	}
@@ -124,13 +130,28 @@ func (a *Answer) readLists(h http.Header) bool {
 		return false
 	}
 
-	for item := range split(list(h, "RateLimit-Policy"), ',') {
+	for item := range split(policies, ',') {
 		if name, params := cutName(item); name == a.Policy {
 			a.readWindow(value(params, ';', "q"), value(params, ';', "w"))
 			a.Capacity, _ = number(value(params, ';', "q"))
 		}
 	}
 	return true
+}
+
+// otherUnits returns the policies whose quota unit is not requests, the default.
+func otherUnits(policies string) map[string]bool {
+	if !strings.Contains(policies, "qu=") {
+		return nil
+	}
+
+	others := map[string]bool{}
+	for item := range split(policies, ',') {
+		name, params := cutName(item)
+		unit := strings.Trim(value(params, ';', "qu"), `" `)
+		others[name] = name != "" && unit != "" && unit != "requests"
+	}
+	return others
 }
 
 // readDictionary reads the field of draft 7. It reports whether it has a remaining.
