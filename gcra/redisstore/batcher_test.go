@@ -244,7 +244,7 @@ func TestCallerLeaves(t *testing.T) {
 			r := newStore(t, newClient(t, &redis.Options{Addr: proxy.Addr, ReadTimeout: patience}), cfg)
 			direct := newStore(t, patientClient(t, server.Addr), cfg)
 			gcratest.MustTake(t, r, hourly("s", 100)) // connects
-			proxy.Delay(4 * time.Second)              // once more if the client opens another connection
+			proxy.Delay(4 * time.Second)
 
 			ctx, cancel := context.WithCancel(t.Context())
 			if want == context.DeadlineExceeded {
