@@ -91,7 +91,7 @@ world instead:
 
 Columns: what is promised, that is denied requests in percent at most, the used
 part of the limit at least, and the most served client over the least served one at
-most; denied requests in the whole run and late, which is after five windows, or ten
+most (+Inf: no bound); denied requests in the whole run and late, which is after five windows, or ten
 minutes if that is longer, and twice that with -join or -leave; the used part, late;
 most over least, late; means over the seeds. A request takes 0.1 to 0.15 s, but for
 the world slow. The last column says what adaptive misses with any seed. Lines

@@ -19,11 +19,11 @@ import (
 // how often the least served client fits into the best served one at most. 0 means what is promised.
 type bounds struct{ late, share, uneven float64 }
 
-// What is promised where the partner tells anything, and to one client and several where it tells
-// nothing.
+// What is promised where the partner tells anything, and to one client, or several that share a pacer,
+// and to strangers where it tells nothing.
 var (
 	told    = bounds{late: 5, share: 95, uneven: 3}
-	alone   = bounds{late: 5, share: 90, uneven: 1}
+	alone   = bounds{late: 5, share: 90, uneven: never}
 	strange = bounds{late: 10, share: 75, uneven: 10}
 )
 

@@ -77,6 +77,23 @@ func TestOneWorld(t *testing.T) {
 	}
 }
 
+// Clients that share a pacer have the bounds of one client, and none for how evenly they are served.
+func TestClientsOfOneProcess(t *testing.T) {
+	s, err := readSettings(strings.Fields("-limit 10/second -fields none -bare -clients 5 -processes 1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table, progress bytes.Buffer
+	if err := simulate(&table, &progress, s); err != nil {
+		t.Fatal(err)
+	}
+
+	rows := strings.Split(strings.TrimSpace(table.String()), "\n")
+	if row := rows[len(rows)-1]; !strings.Contains(row, " 5, 90, +Inf ") || strings.Contains(row, "most/least") {
+		t.Errorf("got %q; want 5, 90, +Inf, and no bound that is missed", row)
+	}
+}
+
 // A world that misses a bound with one of its seeds says why.
 func TestMissed(t *testing.T) {
 	w := worlds[0]
