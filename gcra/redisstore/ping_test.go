@@ -2,7 +2,18 @@ package redisstore_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
@@ -138,5 +150,36 @@ func TestPingOfAServerThatEvicts(t *testing.T) {
 				t.Errorf("got %+v in the ACL log; want nothing", entries)
 			}
 		})
+	}
+}
+
+// A certificate whose only name is a Common Name does not verify, whatever the client connects to.
+func TestPingOfACertificateWithoutSANs(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis.test"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+
+	for _, name := range []string{"127.0.0.1", "redis.test"} {
+		o, err := redisstore.ClientOptions("rediss://" + server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.TLSConfig.RootCAs, o.TLSConfig.ServerName = server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, name
+		client := redis.NewUniversalClient(o)
+		t.Cleanup(func() { client.Close() })
+		if err := storeOn(t, client, config{Logger: quiet}).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "SANs, or issue one") {
+			t.Errorf("%s: got %v; want a hint to issue a certificate with a SAN", name, err)
+		}
 	}
 }

@@ -81,7 +81,7 @@ func Diagnose(err error, c Conn) Problem {
 	case is[x509.UnknownAuthorityError](err):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", hintCA())
 	case is[x509.HostnameError](err):
-		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name that the certificate has")
+		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name among the certificate's SANs, or issue one with this name")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "renew the certificate, or set this machine's clock")
 	case is[*tls.CertificateVerificationError](err), has("x509: "):
