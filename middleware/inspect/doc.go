@@ -9,8 +9,10 @@
 // denied most, and the state of the store. It looks up a subject, which is what a policy's
 // Key returns ("ip:192.0.2.7"): where the limit is known, the remaining units and when the
 // bucket is full. And it resets a subject, which fills its buckets in the policies that are
-// chosen; not where an override bans it or sets no limit. Other servers on the same Redis
-// may take their DenialTTL to notice it.
+// chosen: in none of them if the limit of one is unknown, or an override there bans the subject
+// or sets no limit. With LimitFor the limits are known from recent requests, or else it is
+// Limit: a quota of another calendar is not filled. Other servers on the same Redis may take
+// their DenialTTL to notice it.
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to ?format=json
 // or, without a format, to an Accept field with application/json and without text/html. It
