@@ -42,6 +42,31 @@ func TestLocalRemainingOfASmallQuota(t *testing.T) {
 	}
 }
 
+// A reset of the local store fills the bucket, also while Redis does not answer: what was granted alone on it, and what
+// Redis had said of it before, no longer count.
+func TestLocalResetAfterGrants(t *testing.T) {
+	for _, limit := range []gcra.Limit{gcra.PerHour(10), gcra.Quota(10, gcra.Yearly)} {
+		proxy := redistest.NewProxy(t, redistest.Any(t).Options().Addr)
+		r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
+		c := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 7}
+		gcratest.MustTake(t, r, c)
+		proxy.Blackhole()
+		breakerOpens(t, r)
+		c.Cost = 3
+		if got := gcratest.MustTake(t, r.Local(1), c)[0].Result; !got.Allowed {
+			t.Fatalf("%v: 3 of 10 alone, after 7: got %+v; want it allowed", limit, got)
+		}
+
+		if err := gcra.Reset(t.Context(), r.Local(1), c); err != nil {
+			t.Errorf("%v: reset: %v", limit, err)
+		}
+		c.Cost = 10
+		if got := gcratest.MustTake(t, r.Local(1), c)[0].Result; !got.Allowed {
+			t.Errorf("%v: 10 of 10 after the reset: got %+v; want them allowed", limit, got)
+		}
+	}
+}
+
 // What Redis has charged and what this server has granted alone count together before the report, of a rate and a quota.
 func TestUnreportedCountsBesideRedis(t *testing.T) {
 	for _, limit := range []gcra.Limit{gcra.PerHour(10), gcra.Quota(10, gcra.Yearly)} {

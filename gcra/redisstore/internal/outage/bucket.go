@@ -24,7 +24,7 @@ import (
 //     sent, but Redis may charge them. It charges from the front, so what it charges beyond first-back was refunded, and is
 //     given back. A repetition has less than first if part drained before it was sent: if Redis charges that one, of what is
 //     refunded after it was sent the size of that part is not given back. Nothing is given back twice.
-//  6. known is the TAT of the last answer of Redis or, before the first, of the local store.
+//  6. known is the TAT of the last answer of Redis or, before the first, of the local store. A reset brings it down to now.
 //  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and,
 //     of a rate, known come down to its Top, and from to that and patience. A late charge of a rate does not know the clamp of
 //     its limit: it only raises room and Top, to its Room.

@@ -133,6 +133,9 @@ func (g *Grants) Refund(c *buckets.Charge, ticks, now int64) (rest int64) {
 	g.with(c.Hash, now, func(b *bucket) {
 		if c.Refunds == 0 || c.Refunds == b.charge.Period {
 			rest -= b.refund(ticks)
+			if ticks > c.Top { // a reset, perhaps without a call of Redis
+				b.known = now
+			}
 		}
 	})
 	return rest
