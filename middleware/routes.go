@@ -75,7 +75,7 @@ func (ps *policies) match(r *http.Request) []match {
 	known, below := pattern.FromRouter(r.Pattern), stripped(r)
 	matches = make([]match, len(ps.list))
 	for i, p := range ps.list {
-		matches[i] = p.match(known, r)
+		matches[i] = p.match(known, r, below != nil)
 		if below != nil {
 			p.checkStripped(known, below, r)
 		}
@@ -121,8 +121,8 @@ func (p *policy) checkStripped(route, below *pattern.Pattern, r *http.Request) {
 	}
 }
 
-// match compares the policy's patterns with the route.
-func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
+// match compares the policy's patterns with the route. stripped says whether the path is without its beginning.
+func (p *policy) match(route *pattern.Pattern, r *http.Request, stripped bool) (m match) {
 	m.always = len(p.routes) == 0
 	var apart string
 	var rest []check
@@ -138,6 +138,11 @@ func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 			m.checks = append(m.checks, check{Pattern: own, anyPath: true})
 		case pattern.ByPath:
 			m.checks = append(m.checks, check{Pattern: own, greedy: route.Open()})
+		case pattern.Never:
+			// What http.StripPrefix leaves of the path may be the pattern's.
+			if stripped {
+				rest = append(rest, check{Pattern: own, outside: route})
+			}
 		case pattern.Apart:
 			// Behind http.StripPrefix the path is not below the route, and may be the pattern's.
 			if route.Mount() {

@@ -41,6 +41,32 @@ func TestRouteIsTheMuxs(t *testing.T) {
 	}
 }
 
+// Behind http.StripPrefix a pattern for the path that is left applies, also if the route is the whole path.
+func TestRouteOfOnePathBehindStripPrefix(t *testing.T) {
+	for _, test := range []struct {
+		routes string
+		want   int
+	}{
+		{"POST /login", http.StatusTooManyRequests},
+		{"POST /auth/login", http.StatusTooManyRequests},
+		{"POST /logout", http.StatusOK},
+		{"GET /login", http.StatusOK},
+	} {
+		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+			ratelimit.Policy{Name: "login", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1), Routes: []string{test.routes}})
+		mux := http.NewServeMux()
+		mux.Handle("POST /auth/login", http.StripPrefix("/auth", limit(http.HandlerFunc(hello))))
+
+		for _, want := range []int{http.StatusOK, test.want} {
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/auth/login", nil))
+			if w.Code != want {
+				t.Errorf("%s: got %d; want %d", test.routes, w.Code, want)
+			}
+		}
+	}
+}
+
 // Behind http.StripPrefix the path of a request is not below its route, /auth/. A pattern that has a parameter in place of
 // "auth" was written for the path that is left.
 func TestParameterBehindStripPrefix(t *testing.T) {
