@@ -29,7 +29,8 @@
 // A charge that waits (see MaxDelay and MaxWait) is logged with the time at which it may
 // pass, and later charges queue behind it. All charges on one log must have the same MaxDelay:
 // a log that is further ahead is brought down. The charges of an admission wait together, so
-// the smallest MaxWait of those that are no shadows, late charges or peeks counts for all.
+// the smallest MaxWait of those that are no shadows, late charges or peeks counts for all of
+// these; a shadow goes by its own.
 //
 // A late charge takes what is left of the window at most, and is not delayed.
 //
