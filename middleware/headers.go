@@ -37,10 +37,10 @@ const (
 	//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
-	// r is the units left, and t the seconds after which there are more, an estimate with the
-	// stores of slidinglog and while a policy fails local. There is no t if the bucket is full
-	// or no wait helps. If policies deny, t of each of these is its own wait, and others have
-	// none. Together with HeadersDraft6, RateLimit-Policy has this form.
+	// r is the units left, 0 of a ban, and t the seconds after which there are more, an estimate
+	// with the stores of slidinglog and while a policy fails local. There is no t if the bucket
+	// is full or no wait helps. If policies deny, t of each of these is its own wait, and others
+	// have none. Together with HeadersDraft6, RateLimit-Policy has this form.
 	HeadersDraft11
 
 	// HeadersXRateLimit writes the fields in use before the drafts,
