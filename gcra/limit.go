@@ -24,6 +24,7 @@ import (
 // The emission interval is rounded to the nearest 100 ns, which is at most 0.05 % of it
 // up to 10,000 a second. The fastest rate is 1,000,000 a second. A bucket must refill
 // within 366 days. The zero Limit is not valid; see [Limit.Validate].
+// Limits can be compared with ==.
 type Limit struct {
 	Count int64         // units in Per: 100 in "100 a minute"; of a quota, units in a period
 	Per   time.Duration // time in which Count units become available: a minute in "100 a minute"; 0 for a quota

@@ -78,7 +78,8 @@ var kinds = []string{"ip", "sub", "key", "own", "route", "const", "join"}
 // id gets a key with the kind that it had. If it returns "", the request is anonymous.
 // Count anonymous requests outside of it: First(As("user", users, userID), RemoteAddr).
 //
-// kind has lower-case letters, digits and hyphens, and is none of this module, or As panics.
+// As panics unless kind is of lower-case letters, digits and hyphens, and not ip, sub, key,
+// own, route, const or join.
 func As(kind string, key Func, id func(key string) string) Func {
 	switch {
 	case kind == "" || strings.ContainsFunc(kind, func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }):

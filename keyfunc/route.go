@@ -10,9 +10,9 @@ import (
 
 // Route counts by the route that matched the request, r.Pattern:
 // "route:GET /users/{id}". The paths that the router takes to one route share a bucket.
-// A pattern without a method is one bucket for all methods. The adapters of other routers than a ServeMux put a standard method into the
-// pattern: there a route for all methods has a bucket for each of these, HEAD as GET, and
-// one for all others.
+// A pattern without a method is one bucket for all methods. The adapters of other routers
+// than a ServeMux put a standard method into the pattern: there a route for all methods has
+// a bucket for each of these, HEAD as GET, and one for all others.
 //
 // Alone, it gives a route one bucket for all clients. With [Join] each client has one
 // for each route:

@@ -17,7 +17,7 @@ import (
 // Reset uses the limit of the subject's Override if there is one, otherwise Limit. In
 // gcra.Memory and redisstore.Store that fills the bucket also if LimitFor returns another
 // rate, but not if it returns a quota, or one of another calendar. Then call gcra.Reset
-// with that. A policy with neither limit is an error.
+// with that limit. A policy with neither limit is an error.
 func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 	p, err := l.policies.Load().named(name)
 	if err != nil {

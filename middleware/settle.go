@@ -13,9 +13,9 @@ import (
 
 // Settle sets what the request costs these policies in the end, one or more by name,
 // shadows included. They have charged an estimate: Settle gives back what was too much or
-// charges the rest. It may be called again with another cost. A name that the limiter of
-// this Decision did not have then is an error; a policy that did not apply to this request
-// is left alone.
+// charges the rest. It may be called again: the last cost counts. A name that the limiter did
+// not have when it decided is an error; a policy that did not apply to this request is left
+// alone.
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
 // as the policy may be in debt, which later requests pay; what it cannot take is in a
@@ -61,8 +61,8 @@ func (e *SettleError) Error() string {
 
 // Spend charges n more units than were charged so far to these policies, one or more by
 // name: for streams, and requests whose cost is known only when they are done. See
-// [Decision.Settle] for a cost that was estimated; what it says of names, quotas, failures
-// and when it does nothing is true of Spend too. Where fewer units are left, Spend takes
+// [Decision.Settle] for a cost that was estimated; what it says of names, quotas, failures,
+// hang-ups and when it does nothing is true of Spend too. Where fewer units are left, Spend takes
 // what is left and as many units more as the policy may be in debt, without an error:
 // later requests pay, and this one is not denied. A negative n is an error. The error of a
 // store may name the server: log it, and do not send it to the client.
@@ -78,8 +78,8 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 
 // Refund gives back what the request was charged, including what Spend and Settle have
 // added: what the policies named have charged, or all if none is named. A name that the
-// limiter of this Decision did not have then is an error; a policy that did not apply to
-// this request is left alone. Call it once for a policy: a second call does nothing, also after
+// limiter did not have when it decided is an error; a policy that did not apply to this
+// request is left alone. Call it once for a policy: a second call does nothing, also after
 // an error of the store, which may have made the refund.
 //
 // Of a rate the cost is refunded also late: do not let clients cause refunds, as requests

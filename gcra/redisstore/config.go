@@ -15,7 +15,8 @@ type Config struct {
 	Prefix string
 
 	// Timeout is the longest that Take or Refund waits for Redis; 0 means 50 ms, otherwise it
-	// is from 1 ms to 1 minute.
+	// is from 1 ms to 1 minute. After it they return an error that wraps
+	// [context.DeadlineExceeded].
 	Timeout time.Duration
 
 	// DenialTTL is how long an earlier answer of Redis may deny requests, without a call; what

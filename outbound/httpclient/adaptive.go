@@ -19,9 +19,9 @@ import (
 //
 // It reads limits of requests, not of bytes or tokens: the RateLimit fields of drafts 3 to 11,
 // X-RateLimit-Remaining with its limit and reset, and fields of Twitter, Zendesk, Shopify and OpenAI. It
-// reads denials as a [Transport] does. A remaining alone is enough; malformed values are ignored. It does not delay requests
-// to a server that sends none of them and denies nothing. Adaptive returns a denial and does not send the
-// request again: as Base of a [Transport], it paces and the Transport repeats.
+// reads denials as a [Transport] does. A remaining alone is enough; malformed values are ignored. It does
+// not delay requests to a server that sends none of them and denies nothing. Adaptive returns a denial and
+// does not send the request again: as Base of a [Transport], it paces and the Transport repeats.
 //
 // # Algorithm
 //
