@@ -73,11 +73,11 @@ soak: ## Run three servers through random faults for SOAK (1h) and print tables;
 long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestInterleavings$$' ./gcra/internal/buckets
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra/redisstore
-	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
+	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./outbound/slidinglog
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -timeout 60m ./internal/test/thirdparty/histories
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestRetryPolicy$$' ./adapters/grpc
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestOutbound$$' ./examples/quickstart
-	RATELIMIT_LONG=1 go test -count=1 -run '^TestWorlds$$' ./examples/simulate
+	RATELIMIT_LONG=1 go test -count=1 -run '^TestWorlds$$' ./outbound/simulate
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestRandomRouters$$' ./internal/test/routes
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestTopOfAMillionKeys$$' ./cmd/ratelimit
 	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./cmd/ratelimit/replay
@@ -85,7 +85,7 @@ long: ## Tests that take minutes of a machine that does nothing else; needs a re
 
 .PHONY: outbound
 outbound: ## Tables of turns, windows and real servers as partners; needs a redis-server, nginx and npm
-	RATELIMIT_TEST_REDIS=required RATELIMIT_TEST_PARTNERS=required RATELIMIT_LONG=1 go test -count=1 -v ./internal/test/outbound
+	RATELIMIT_TEST_REDIS=required RATELIMIT_TEST_PARTNERS=required RATELIMIT_LONG=1 go test -count=1 -v ./outbound/internal/test
 
 .PHONY: vuln
 vuln: ## Run govulncheck; needs the network

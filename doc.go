@@ -36,15 +36,15 @@
 //   - [github.com/seed-e377111c/ratelimit/middleware/fleet] reads the limits and bans that
 //     operators set while servers run.
 //   - [github.com/seed-e377111c/ratelimit/adapters/otel] reports to OpenTelemetry.
-//   - [github.com/seed-e377111c/ratelimit/gcra/slidinglog] has stores for strict
-//     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] tests for your own
-//     store.
+//   - [github.com/seed-e377111c/ratelimit/gcra/storetest] has tests for your own store.
 //
 // For calls that a program makes to limited APIs:
 //
 //   - [github.com/seed-e377111c/ratelimit/outbound/httpclient] limits an http.Client.
 //   - [github.com/seed-e377111c/ratelimit/outbound/turns] makes many processes take
 //     turns.
+//   - [github.com/seed-e377111c/ratelimit/outbound/slidinglog] has stores for strict
+//     windows.
 //
 // README.md and the pages in docs/ say more.
 package ratelimit

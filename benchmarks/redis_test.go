@@ -28,7 +28,7 @@ func BenchmarkHotKey(b *testing.B) {
 	eachOnRedis(b, onRedis, endless, []string{"hot"}, 16, manyCallers)
 }
 
-// BenchmarkWindow is a strict window (gcra/slidinglog) beside GCRA and a plain SET.
+// BenchmarkWindow is a strict window (outbound/slidinglog) beside GCRA and a plain SET.
 func BenchmarkWindow(b *testing.B) {
 	contestants := []contestant{{ours, newOurs}, {slidingLog, newSlidingLog}, {goRedisSet, command(set)}}
 	eachOnRedis(b, contestants, window, subjects(200), 1, 16)

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
 // The stores of this module, as the benchmarks set them up. A setting of 0 is the default.

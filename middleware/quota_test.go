@@ -1,13 +1,13 @@
 package middleware_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -243,6 +243,16 @@ func TestQuotaSharesAreRefunded(t *testing.T) {
 	}
 }
 
+// strict is a store that does not keep every limit: no quotas, and no burst but the count.
+type strict struct{ gcra.Store }
+
+func (strict) CheckLimit(l gcra.Limit) error {
+	if l.IsQuota() || l.Capacity() != l.Count {
+		return errors.New("no strict window")
+	}
+	return nil
+}
+
 // A store that keeps no quotas, and a quota with a delay, are mistakes at New and Reload.
 func TestQuotaMistakes(t *testing.T) {
 	quota := middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Yearly)}
@@ -254,8 +264,8 @@ func TestQuotaMistakes(t *testing.T) {
 		policy middleware.Policy
 		want   string
 	}{
-		{slidinglog.NewMemory(slidinglog.Config{}), quota, "want a rate such as 25/5s"},
-		{slidinglog.NewMemory(slidinglog.Config{}), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5).WithBurst(2)}, "burst is 2; want 0 or 5"},
+		{strict{gcra.NewMemory()}, quota, "no strict window"},
+		{strict{gcra.NewMemory()}, middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5).WithBurst(2)}, "no strict window"},
 		{gcra.NewMemory(), delayed, "MaxDelay is 1s; want 0"},
 		{gcra.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Monthly.From(31))}, "first day is 31; want 1 to 28"},
 	} {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
 // wantMissing checks what Settle could not charge; "" is an error of nothing missing.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
 // limit is the limit of all algorithms.

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
+	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 

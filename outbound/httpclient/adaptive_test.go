@@ -90,7 +90,7 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 				}
 
 				// The parts are random: in many runs one of two clients got between a
-				// fifth and a half. examples/simulate shows the parts of ten.
+				// fifth and a half. outbound/simulate shows the parts of ten.
 				if 10*min(a, b) < a+b {
 					t.Errorf("got %d and %d allowed; want at least a tenth for each", a, b)
 				}

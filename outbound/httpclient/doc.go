@@ -24,5 +24,5 @@ package httpclient
 
 // Where to change what: transport.go is the Transport, with denial.go for what to send again and pause.go
 // for what waits meanwhile. adaptive.go is the Adaptive. Both read responses with
-// internal/outbound/retryafter and pace requests with internal/outbound/pacer, by pacers.go; turns are
+// outbound/internal/retryafter and pace requests with outbound/internal/pacer, by pacers.go; turns are
 // those of outbound/turns. key.go has the keys.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
+	"github.com/seed-e377111c/ratelimit/outbound/internal/pacer"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
-	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
+	"github.com/seed-e377111c/ratelimit/outbound/internal/pacer"
+	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 

@@ -106,7 +106,7 @@ func parsePrelude(t *testing.T) prelude {
 		"httpclient":    module + "outbound/httpclient",
 		"ratelimitotel": module + "adapters/otel",
 		"redisstore":    module + "gcra/redisstore",
-		"slidinglog":    module + "gcra/slidinglog",
+		"slidinglog":    module + "outbound/slidinglog",
 		"turns":         module + "outbound/turns",
 		"storetest":     module + "gcra/storetest",
 		"policyfile":    module + "middleware/policyfile",
