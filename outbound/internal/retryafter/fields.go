@@ -15,7 +15,7 @@ import (
 type Answer struct {
 	Denied bool          // the response is a denial
 	Wait   time.Duration // of a denial; 0 if the server does not say
-	Never  bool          // no wait helps: the denial names its policy and no time
+	Never  bool          // no wait helps: the denial says so, or names its policy and no time
 
 	Policy    string        // distinguishes the limits of one server
 	Remaining float64       // units; -1 if absent
@@ -48,14 +48,22 @@ var forms = [...]struct{ limit, otherLimit, remaining, reset, exact, used string
 const shopify = "X-Shopify-Shop-Api-Call-Limit"
 
 // Read reads Retry-After, drafts 3 to 11 of draft-ietf-httpapi-ratelimit-headers, and the fields
-// of forms. A malformed field counts as absent.
+// of forms. A malformed field counts as absent. So do the fields of a limit in a response that a cache
+// has kept: they are old, and the server has not counted the request.
+//
+// A reset is believed for twice the time in which the limit gives all its units, where that is told.
 //
 // A denial is a 429; a 503 with Retry-After (without, it is a failure like a 500); and, as GitHub
 // sends it, a 403 with Retry-After or with nothing remaining. Without Retry-After, Wait is the reset
 // of a denial that has nothing remaining or does not say.
 func Read(now time.Time, status int, h http.Header) Answer {
 	a := Answer{Remaining: -1}
-	a.readFields(now, status, h)
+	if age, _ := number(h.Get("Age")); age == 0 { // a cache that has just asked the server may say 0
+		a.readFields(now, status, h)
+	}
+	if a.Window > 0 {
+		a.Reset = min(a.Reset, 2*max(a.Window, duration(a.Capacity/a.Rate)))
+	}
 	if !mayDeny(status) {
 		return a
 	}
@@ -79,6 +87,7 @@ func Read(now time.Time, status int, h http.Header) Answer {
 	if otherUnits(list(h, "RateLimit-Policy"))[a.Policy] {
 		a = Answer{Denied: a.Denied, Wait: a.Wait, Remaining: -1}
 	}
+	a.Never = a.Never || a.Denied && cmp.Or(h.Get("X-Should-Retry"), h.Get("Stripe-Should-Retry")) == "false"
 	return a
 }
 
@@ -208,9 +217,6 @@ func (a *Answer) readWindow(quota, window string) {
 	}
 }
 
-// dates are the forms that servers send; Atlassian's has no seconds.
-var dates = [...]string{http.TimeFormat, time.RFC3339, "2006-01-02T15:04Z07:00"}
-
 // resetIn returns the time until a reset: seconds; a Unix time in seconds, as GitHub sends it, or in
 // milliseconds; a duration such as 6m0s or 12ms; or a date. A time of day counts from the Date of the
 // response, as in [Parse].
@@ -233,10 +239,8 @@ func resetIn(now time.Time, h http.Header, field string) time.Duration {
 	if d, err := time.ParseDuration(field); err == nil {
 		return min(max(d, 0), Max)
 	}
-	for _, form := range dates {
-		if at, err := time.Parse(form, field); err == nil {
-			return until(at, now, h)
-		}
+	if at, ok := parseDate(field); ok {
+		return until(at, now, h)
 	}
 	return 0
 }

@@ -50,6 +50,13 @@ func TestParse(t *testing.T) {
 		{"Friday, 15-Jan-27 08:00:05 GMT", "", 5 * time.Second},
 		{"Fri Jan 15 08:00:05 2027", "", 5 * time.Second},
 
+		// Forms of other kinds of servers.
+		{now.Add(time.Minute).Format(time.RFC1123), "", time.Minute},
+		{now.Add(time.Minute).Format(time.RFC1123), now.Add(-time.Hour).Format(time.RFC1123), time.Hour + time.Minute},
+		{now.Add(time.Minute).Format(time.RFC1123Z), "", time.Minute},
+		{now.Add(time.Minute).Format(time.RFC3339), "", time.Minute},
+		{"Fri, 15 Jan 2027 08:01:00 EST", "", absent},
+
 		// Seconds do not depend on a clock.
 		{"120", date(-time.Hour), 2 * time.Minute},
 	} {
