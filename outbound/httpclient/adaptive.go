@@ -61,7 +61,7 @@ type Adaptive struct {
 	MaxWait time.Duration
 
 	// Denied is as in [Config]; nil means that of the Transport or Adaptive whose Base it is.
-	Denied func(*http.Response) (wait time.Duration, denied bool)
+	Denied func(resp *http.Response, told Denial) Denial
 
 	// Observe, if set, is called before RoundTrip returns. It must not block or change the
 	// request.
@@ -80,7 +80,7 @@ func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // roundTrip is RoundTrip for a Transport or an Adaptive above, with its deadline and its Denied. It also returns what the response
 // says. A deadline of the context would also end the reading of the body.
-func (a *Adaptive) roundTrip(r *http.Request, deadline time.Time, denied func(*http.Response) (time.Duration, bool)) (*http.Response, retryafter.Answer, error) {
+func (a *Adaptive) roundTrip(r *http.Request, deadline time.Time, denied func(*http.Response, Denial) Denial) (*http.Response, retryafter.Answer, error) {
 	if own := time.Now().Add(a.MaxWait); a.MaxWait > 0 && own.Before(deadline) {
 		deadline = own
 	}
@@ -105,7 +105,7 @@ func (a *Adaptive) check() error {
 	return nil
 }
 
-func (a *Adaptive) send(r *http.Request, deadline time.Time, denied func(*http.Response) (time.Duration, bool), e *Event) (resp *http.Response, answer retryafter.Answer, err error) {
+func (a *Adaptive) send(r *http.Request, deadline time.Time, denied func(*http.Response, Denial) Denial, e *Event) (resp *http.Response, answer retryafter.Answer, err error) {
 	if r.URL == nil {
 		resp, err = a.base().RoundTrip(r) // which returns the error
 		return resp, answer, err

@@ -234,7 +234,12 @@ func TestAdaptiveOnAdaptive(t *testing.T) {
 		tries := 0
 		transport := httpclient.Must(httpclient.New(httpclient.Config{
 			MaxWait: 5 * time.Second,
-			Denied:  func(resp *http.Response) (time.Duration, bool) { return 2 * time.Second, resp.StatusCode == 400 },
+			Denied: func(resp *http.Response, told httpclient.Denial) httpclient.Denial {
+				if resp.StatusCode == 400 {
+					told = httpclient.Denial{Denied: true, Wait: 2 * time.Second}
+				}
+				return told
+			},
 			Base: &httpclient.Adaptive{Base: &httpclient.Adaptive{
 				Key:     shared,
 				Observe: func(_ *http.Request, e httpclient.Event) { below = e },

@@ -46,11 +46,12 @@ type Config struct {
 	// GetBody.
 	Replay func(*http.Request) bool
 
-	// Denied, if set, says of a response that is no denial by itself whether it is one, and
-	// how long to wait; at 0 its fields count, as those of a 429. It is for partners that deny with
-	// another status, such as AWS' 400 ThrottlingException. If it reads the body, it must leave a
-	// Body with the same bytes. An [Adaptive] as Base uses it unless it has its own.
-	Denied func(*http.Response) (wait time.Duration, denied bool)
+	// Denied, if set, gets each response with what its status and fields say, and returns what
+	// counts: for partners that deny with another status, such as AWS' 400 ThrottlingException, that
+	// tell a wait in their own way, or whose denial is final. If it makes a denial of another
+	// response and sets no Wait, the fields count as those of a 429. If it reads the body, it must
+	// leave a Body with the same bytes. An [Adaptive] as Base uses it unless it has its own.
+	Denied func(resp *http.Response, told Denial) Denial
 
 	// Observe, if set, is called before RoundTrip returns. It must not block or change the
 	// request.

@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -22,17 +23,34 @@ func backoff(denials int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
+// Denial says whether a response denies its request.
+type Denial struct {
+	Denied bool
+
+	// Wait is the time until the server may allow a request; 0 if it is not known.
+	Wait time.Duration
+
+	// Final says that no wait helps, as when an account has no money left: the request is not sent
+	// again, and the denial slows down no other.
+	Final bool
+}
+
 // readAnswer reads a response, also with the function of a Config.Denied.
-func readAnswer(now time.Time, resp *http.Response, denied func(*http.Response) (time.Duration, bool)) retryafter.Answer {
+func readAnswer(now time.Time, resp *http.Response, judge func(*http.Response, Denial) Denial) retryafter.Answer {
 	a := retryafter.Read(now, resp.StatusCode, resp.Header)
-	if !a.Denied && denied != nil {
-		if wait, ok := denied(resp); ok {
-			a = retryafter.Read(now, http.StatusTooManyRequests, resp.Header)
-			a.Never = false
-			if wait > 0 {
-				a.Wait = min(wait, retryafter.Max)
-			}
-		}
+	if judge == nil {
+		return a
+	}
+
+	d := judge(resp, Denial{a.Denied, a.Wait, a.Never})
+	d.Denied = d.Denied || d.Final
+	if d.Denied && !a.Denied {
+		a = retryafter.Read(now, http.StatusTooManyRequests, resp.Header)
+		d.Wait = cmp.Or(d.Wait, a.Wait)
+	}
+	a.Denied, a.Wait, a.Never = d.Denied, min(max(d.Wait, 0), retryafter.Max), d.Final
+	if !a.Denied {
+		a.Wait = 0
 	}
 	return a
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // stacks are the clients that obey denials, with a Denied.
-func stacks(t *testing.T, base http.RoundTripper, denied func(*http.Response) (time.Duration, bool)) map[string]http.RoundTripper {
+func stacks(t *testing.T, base http.RoundTripper, denied func(*http.Response, httpclient.Denial) httpclient.Denial) map[string]http.RoundTripper {
 	return map[string]http.RoundTripper{
 		"Transport":             transport(t, httpclient.Config{Base: base, Denied: denied, MaxTries: 20}),
 		"Transport on Adaptive": transport(t, httpclient.Config{Base: &httpclient.Adaptive{Base: base}, Denied: denied, MaxTries: 20}),
@@ -47,14 +47,15 @@ func TestDenied(t *testing.T) {
 						return answer(http.StatusOK, io.NopCloser(bytes.NewReader([]byte(`{"ok":true}`)))), nil
 					})
 
-					denied := func(resp *http.Response) (time.Duration, bool) {
+					denied := func(resp *http.Response, told httpclient.Denial) httpclient.Denial {
 						asked++
 						body, err := io.ReadAll(resp.Body)
 						if err != nil {
 							t.Error(err)
 						}
 						resp.Body = io.NopCloser(bytes.NewReader(body))
-						return 0, string(body) == denial
+						told.Denied = string(body) == denial
+						return told
 					}
 
 					c := stacks(t, base, denied)[client]
@@ -83,20 +84,56 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// Denied adds to the defaults: what it says of a 429 does not count.
-func TestDeniedAddsToDefaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &partner{answers: []func() *http.Response{later, says(http.StatusBadRequest), ok}}
-		begin := time.Now()
-		c := transport(t, httpclient.Config{Base: p, Denied: func(resp *http.Response) (time.Duration, bool) {
-			return 3 * time.Second, resp.StatusCode == http.StatusBadRequest
-		}})
-		resp, err := c.RoundTrip(request(t, "GET", url, nil))
-		if err != nil || resp.StatusCode != http.StatusOK || p.tries() != 3 {
-			t.Fatalf("got %v, %v in %d tries; want 200 in 3", resp, err, p.tries())
+// Denied has the last word: it gives a 429 a wait, calls one final, and leaves others as they are.
+func TestDeniedJudges(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first       []func() *http.Response
+		status      int
+		least, most time.Duration
+		tries       int
+	}{
+		"a wait in the body":     {[]func() *http.Response{says(429, "Says: 3s")}, 200, 3 * time.Second, 3300 * time.Millisecond, 2},
+		"a wait of its own":      {[]func() *http.Response{says(429, "Retry-After: 60", "Says: 3s")}, 200, 3 * time.Second, 3300 * time.Millisecond, 2},
+		"another status":         {[]func() *http.Response{later, says(400, "Says: 3s")}, 200, 5 * time.Second, 5500 * time.Millisecond, 3},
+		"final":                  {[]func() *http.Response{says(429, "Retry-After: 60", "Says: final")}, 429, 0, 0, 1},
+		"final by another":       {[]func() *http.Response{says(402, "Says: final")}, 402, 0, 0, 1},
+		"final by a field":       {[]func() *http.Response{says(429, "Retry-After: 60", "X-Should-Retry: false")}, 429, 0, 0, 1},
+		"a 429 that denies none": {[]func() *http.Response{says(429, "Retry-After: 60", "Says: no")}, 429, 0, 0, 1},
+	} {
+		denied := func(resp *http.Response, told httpclient.Denial) httpclient.Denial {
+			switch says := resp.Header.Get("Says"); says {
+			case "":
+			case "final":
+				told.Final = true
+			case "no":
+				told = httpclient.Denial{}
+			default:
+				told.Denied = true
+				told.Wait, _ = time.ParseDuration(says)
+			}
+			return told
 		}
-		between(t, "2 s and 3 s, and up to a tenth", time.Since(begin), 5*time.Second, 5500*time.Millisecond)
-	})
+
+		for _, client := range []string{"Transport", "Transport on Adaptive"} {
+			synctest.Test(t, func(t *testing.T) {
+				p := &partner{answers: append(tt.first[:len(tt.first):len(tt.first)], ok)}
+				c := stacks(t, p, denied)[client]
+				begin := time.Now()
+				resp, err := c.RoundTrip(request(t, "GET", url, nil))
+				if err != nil || resp.StatusCode != tt.status || p.tries() != tt.tries {
+					t.Fatalf("%s, %s: got %v, %v in %d tries; want %d in %d", name, client, resp, err, p.tries(), tt.status, tt.tries)
+				}
+				between(t, name+", "+client, time.Since(begin), tt.least, tt.most)
+
+				if tt.tries == 1 { // it holds back no other
+					if resp, err := c.RoundTrip(request(t, "GET", url, nil)); err != nil || resp.StatusCode != http.StatusOK {
+						t.Fatalf("%s, %s: then got %v, %v; want 200", name, client, resp, err)
+					}
+					between(t, name+", "+client+", another", time.Since(begin), 0, 0)
+				}
+			})
+		}
+	}
 }
 
 // A Denied that says no time leaves that to the fields, as of a 429.
@@ -114,8 +151,9 @@ func TestDeniedWithoutATime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &partner{answers: []func() *http.Response{says(http.StatusBadRequest, tt.fields...), ok}}
 			begin := time.Now()
-			c := transport(t, httpclient.Config{Base: p, Denied: func(resp *http.Response) (time.Duration, bool) {
-				return 0, resp.StatusCode == http.StatusBadRequest
+			c := transport(t, httpclient.Config{Base: p, Denied: func(resp *http.Response, told httpclient.Denial) httpclient.Denial {
+				told.Denied = resp.StatusCode == http.StatusBadRequest
+				return told
 			}})
 			if resp, err := c.RoundTrip(request(t, "GET", url, nil)); err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatalf("%q: got %v, %v; want 200", tt.fields, resp, err)

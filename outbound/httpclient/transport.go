@@ -39,7 +39,7 @@ import (
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe to
 // repeat, if MaxTries were denied, if the wait that it asks for would exceed MaxWait or
-// the context's deadline, or if the denial says that no wait helps, as our middleware may.
+// the context's deadline, or if the denial says that no wait helps, as our middleware, OpenAI and Stripe may.
 //
 // A request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // it has an Idempotency-Key or X-Idempotency-Key header, or if [Config.Replay] says so; and
@@ -158,7 +158,7 @@ func (t *Transport) try(r *http.Request, p *pacer.Pacer, deadline time.Time) (re
 	case answer.Denied:
 		status = http.StatusTooManyRequests
 	default:
-		status = resp.StatusCode
+		status = http.StatusOK
 	}
 	p.Done(time.Now(), status, nil)
 	return resp, answer, err
