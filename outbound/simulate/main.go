@@ -35,6 +35,8 @@ const usage = `Simulate compares strategies by which clients keep to a server's 
   -seeds n    number of seeds; the table shows means (default 1)
   -short      only the rows remaining, adaptive-remaining-only, adaptive and
               coordinated
+  -random n   n worlds that the seed draws: see Random worlds
+  -each       a line for each of them, too
   -worlds     other limits, windows, header fields and clients: see Worlds
   -h          this text
 
@@ -60,6 +62,19 @@ with 4,500 units that do not refill and a first sleep of 1 s, until a thread
 sees 10 remaining. The best possible time is 74.085 s, and for strategies that
 sleep before the first request about a second more. The row deviation is the
 difference of the mean from the published figure in percent.
+
+Random worlds
+
+-random draws limits of 1 to 10,000 units in 1 s to 1 day, 1 to 30 clients, and
+what else partners do: see draw.go. In the main table each client has at least
+10 units a window and the burst is at least 3; the others are in the second.
+Each figure is the median over the worlds, with the 5th and 95th percentile and
+the worst: denied requests of the late part in percent; what the clients got of
+what limit, latency and outages leave, in percent; most over least served client;
+and how long after a time in which the limit gave a tenth until half of what
+is possible is used, where 1 is ten windows or ten minutes, whichever is longer.
+The strategies are adaptive, a Transport alone, the row backoff-2, and the row
+remaining as published, which knows the limit.
 
 Worlds
 
@@ -99,6 +114,9 @@ type settings struct {
 	seeds int
 	short bool
 
+	random int // worlds to draw
+	each   bool
+
 	worlds bool
 	world  *world // nil for none
 }
@@ -110,6 +128,8 @@ func readSettings(args []string) (settings, error) {
 	flags.Uint64Var(&s.seed, "seed", 1, "")
 	flags.IntVar(&s.seeds, "seeds", 1, "")
 	flags.BoolVar(&s.short, "short", false, "")
+	flags.IntVar(&s.random, "random", 0, "")
+	flags.BoolVar(&s.each, "each", false, "")
 	flags.BoolVar(&s.worlds, "worlds", false, "")
 
 	// One of these makes a world of its own.
@@ -152,8 +172,12 @@ func readSettings(args []string) (settings, error) {
 		return s, fmt.Errorf("-seeds is %d; want 1 to 10000", s.seeds)
 	}
 
+	if s.random < 0 || s.random > 10_000 {
+		return s, fmt.Errorf("-random is %d; want 0 to 10000", s.random)
+	}
+
 	flags.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"seed", "seeds", "short", "worlds"}, f.Name) {
+		if !slices.Contains([]string{"seed", "seeds", "short", "random", "each", "worlds"}, f.Name) {
 			s.world = &w
 		}
 	})
@@ -181,6 +205,9 @@ func main() {
 
 // simulate prints the table to w, and its progress.
 func simulate(w, progress io.Writer, s settings) error {
+	if s.random > 0 {
+		return printRandom(w, playRandom(s.random, s.seed, progress), s.each)
+	}
 	if s.worlds || s.world != nil {
 		list := worlds
 		if s.world != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/outbound/internal/pacer"
+	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
 )
 
 // adaptive is httpclient.Adaptive without network and clock.
@@ -68,3 +69,49 @@ func (s *coordinated) sleep(now time.Time, t *thread) time.Duration {
 }
 
 func (*coordinated) answered(time.Time, *thread, answer) {}
+
+// plain is httpclient.Transport without network and clock, for callers that are as patient as it takes.
+type plain struct {
+	pacer   pacer.Pacer
+	random  *rand.Rand
+	until   time.Time     // of a pause
+	pause   time.Duration // its length
+	denials int           // in a row
+}
+
+func newPlain(random *rand.Rand) *plain {
+	return &plain{pacer: pacer.Pacer{Rand: random.Float64, MaxInterval: 5 * time.Second}, random: random}
+}
+
+func (s *plain) sleep(now time.Time, t *thread) time.Duration {
+	if !t.denied {
+		s.denials = 0
+	} else {
+		s.denials++
+	}
+
+	d, _ := s.pacer.Next(now, math.MaxInt64)
+	if left := s.until.Sub(now); left > 0 {
+		return max(d, left+time.Duration(jitter*s.random.Float64()*float64(s.pause)))
+	}
+	if s.denials == 0 {
+		return d
+	}
+	wait := min(500*time.Millisecond<<min(s.denials-1, 5), 10*time.Second)
+	return max(d, wait/2+time.Duration(s.random.Float64()*float64(wait/2)))
+}
+
+func (s *plain) again(now time.Time) time.Duration { return s.pacer.Again(now) }
+
+func (s *plain) answered(now time.Time, _ *thread, a answer) {
+	got := retryafter.Read(now, a.status, a.header)
+	status := 200
+	switch {
+	case got.Wait > 0:
+		status, s.pause = 0, min(got.Wait, hour)
+		s.until = now.Add(s.pause)
+	case got.Denied:
+		status = 429
+	}
+	s.pacer.Done(now, status, nil)
+}
