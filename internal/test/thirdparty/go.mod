@@ -14,7 +14,7 @@ require (
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/labstack/echo-jwt/v4 v4.4.0
-	github.com/labstack/echo/v4 v4.16.0
+	github.com/labstack/echo/v4 v4.16.4
 	github.com/prometheus/common v0.67.4
 	github.com/prometheus/prometheus v0.308.1
 	github.com/redis/go-redis/v9 v9.23.0
