@@ -97,15 +97,19 @@ func Headers(t *testing.T, serve Serve) {
 	huge := strings.Repeat("a", 1<<17)
 	for name, header := range map[string]http.Header{
 		"binary":   {"X-Key-Bin": {"\x00\xff\n", ""}, "X-Forwarded-For-Bin": {"\x00"}, "Authorization-Bin": {huge}},
-		"repeated": {"X-Key": slices.Repeat([]string{"k"}, 1000), "X-Forwarded-For": slices.Repeat([]string{"192.0.2.1, ,"}, 1000), "Authorization": {"Bearer a", "Bearer b"}},
+		"repeated": {"X-Key": slices.Repeat([]string{"k"}, 200), "X-Forwarded-For": slices.Repeat([]string{"192.0.2.1, ,"}, 200), "Authorization": {"Bearer a", "Bearer b"}}, // net/http takes 500 values
 		"huge":     {"X-Key": {huge}, "X-Key-Bin": {huge}, "X-Forwarded-For": {huge}, "Authorization": {"Bearer " + huge}},
 		"empty":    {"X-Key": {""}, "X-Forwarded-For": {""}, "Authorization": {""}, "X-Key-Bin": {""}},
 		"odd": {"X_key": {"k"}, "X.key": {"k"}, "-": {"k"}, "Host": {"other.example"}, "X-Forwarded-For": {"[::1%25]:x, ,,"},
 			"Ratelimit-Remaining": {"9"}, "Retry-After": {"0"}, "Grpc-Retry-Pushback-Ms": {"0"}},
 	} {
 		fields, err := call(header)
-		if err != nil || d.Err != nil || !slices.Equal(fields.Values("RateLimit-Limit"), []string{"1000"}) {
-			t.Errorf("%s: got %v, Decision.Err %v, %v; want the call answered", name, err, d.Err, fields)
+		if err != nil {
+			t.Errorf("%s: got %v; want the call answered", name, err)
+			continue
+		}
+		if d.Err != nil || !slices.Equal(fields.Values("RateLimit-Limit"), []string{"1000"}) {
+			t.Errorf("%s: got Decision.Err %v, %v; want a decision without an error", name, d.Err, fields)
 		}
 	}
 }
