@@ -146,7 +146,7 @@ func TestLimiters(t *testing.T) {
 			true, false},
 		"sethvargo": {sethvargo(t), limitRemainingReset, "Retry-After " + limitRemainingReset, false, false},
 		"echo": {inEcho(echomw.RateLimiter(echomw.NewRateLimiterMemoryStoreWithConfig(
-			echomw.RateLimiterMemoryStoreConfig{Rate: 1.0 / 3600, Burst: 6}))), "", "", false, true},
+			echomw.RateLimiterMemoryStoreConfig{Rate: 1.0 / 3600, Burst: 6}))), "", "", false, false},
 		"echo v5": {inEchoV5(echov5mw.RateLimiter(echov5mw.NewRateLimiterMemoryStoreWithConfig(
 			echov5mw.RateLimiterMemoryStoreConfig{Rate: 1.0 / 3600, Burst: 6}))),
 			"Limit Remaining", "Retry-After Limit Remaining", false, false},
