@@ -74,6 +74,8 @@ func Diagnose(err error, c Conn) Problem {
 	switch {
 	case errors.Is(err, ErrReply):
 		return set(diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly")
+	case errors.Is(err, redis.Nil) && c.Cluster: // no script replies with nil
+		return set(diag.RedisProtocol, "is a cluster whose nodes do not say their addresses", "set cluster-preferred-endpoint-type to ip or hostname on every node; go-redis cannot use unknown-endpoint")
 	case errors.Is(err, ErrKeysApart):
 		return set(diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly")
 

@@ -46,6 +46,7 @@ func TestDiagnose(t *testing.T) {
 
 		{dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), plain, diag.RedisUnreachable, "check that Redis runs there"},
 		{dial(&net.DNSError{Err: "no such host", Name: "redis.invalid", Server: "192.0.2.1:53", IsNotFound: true}), plain, diag.RedisUnreachable, "lookup redis.invalid: no such host"},
+		{redis.Nil, cluster, diag.RedisProtocol, "unknown-endpoint"}, // the topology
 		{io.EOF, plain, diag.RedisUnreachable, "try rediss://"},
 		{io.EOF, plain, diag.RedisUnreachable, "twemproxy"},
 		{os.NewSyscallError("read", syscall.ECONNRESET), plain, diag.RedisUnreachable, "try rediss://"},
