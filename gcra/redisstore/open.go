@@ -86,6 +86,7 @@ func clientOptions(rawURL string, timeout time.Duration) (*redis.UniversalOption
 	// ahead. Without it they take the spare connections of the ordinary one.
 	setDefault(&o.PipelinePoolSize, -1)
 	setDefault(&o.MinIdleConns, idleConns)
+	setDefault(&o.ConnMaxIdleTime, idleTime)
 
 	o.DisableIdentity = true // saves the first call on a connection a round trip
 	o.ContextTimeoutEnabled = true
@@ -109,6 +110,9 @@ func setDefault[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 const (
 	dialTimeout = 500 * time.Millisecond
 	idleConns   = 2
+
+	// Load balancers and NATs forget connections that are idle for 4 minutes or more, without a word to either end.
+	idleTime = 3 * time.Minute
 
 	readTimeout = 3 * time.Second
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -163,8 +164,8 @@ func TestOptionsParameters(t *testing.T) {
 	if o := options("unix://user:secret@/run/redis@1.sock?db=3"); o.Addrs[0] != "/run/redis@1.sock" || o.Username != "user" || o.Password != "secret" || o.DB != 3 || len(o.Addrs) != 1 {
 		t.Errorf("unix socket: got %q, user %q, password %q, database %d", o.Addrs, o.Username, o.Password, o.DB)
 	}
-	if o := options("redis://host"); o.Protocol != 2 || o.TLSConfig != nil {
-		t.Errorf("got protocol %d, TLS %v; want 2 and none", o.Protocol, o.TLSConfig)
+	if o := options("redis://host"); o.Protocol != 2 || o.TLSConfig != nil || o.ConnMaxIdleTime != 3*time.Minute {
+		t.Errorf("got protocol %d, TLS %v, connections idle for %v; want 2, none, 3m", o.Protocol, o.TLSConfig, o.ConnMaxIdleTime)
 	}
 	for rawURL, want := range map[string]string{
 		"rediss://a":              "a",
