@@ -38,7 +38,7 @@
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.
 //
-// Limiters on a redisstore.Store, or on another gcra.StatsStore, add
+// Limiters on a redisstore.Store, or on another redisstats.Store, add
 //
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
 //	ratelimit.redis.batch.duration  s            counter: the total time of these

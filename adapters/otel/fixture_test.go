@@ -18,6 +18,7 @@ import (
 
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -44,10 +45,10 @@ func (s *store) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 // counted is a store with Stats, as a redisstore.Store is.
 type counted struct {
 	gcra.Store
-	stats gcra.Stats
+	stats redisstats.Stats
 }
 
-func (c *counted) Stats() gcra.Stats { return c.stats }
+func (c *counted) Stats() redisstats.Stats { return c.stats }
 
 func key(s string) func(*http.Request) (string, error) {
 	return func(*http.Request) (string, error) { return s, nil }

@@ -20,6 +20,7 @@ import (
 
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -91,7 +92,7 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 	secret := func(*http.Request) (string, error) { return "secret-subject", nil }
 	s := newStore()
-	stats := gcra.Stats{Servers: []gcra.ServerState{{Server: "redis.example:6379", Breaker: gcra.BreakerClosed}}}
+	stats := redisstats.Stats{Servers: []redisstats.ServerState{{Server: "redis.example:6379", Breaker: redisstats.BreakerClosed}}}
 	l = limiter(t, &counted{s, stats},
 		middleware.Policy{Name: "tight", Key: secret, Limit: gcra.PerHour(1), Shadow: true},
 		middleware.Policy{Name: "slow", Key: secret, Limit: gcra.PerHour(1), MaxDelay: 90 * time.Minute},

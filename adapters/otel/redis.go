@@ -13,18 +13,18 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // statsStores returns the limiters' stores that have statistics, each once.
-func statsStores(limiters []*middleware.Limiter) (stores []gcra.StatsStore) {
+func statsStores(limiters []*middleware.Limiter) (stores []redisstats.Store) {
 	for _, l := range limiters {
-		s, ok := l.Store().(gcra.StatsStore)
+		s, ok := l.Store().(redisstats.Store)
 		if !ok {
 			continue
 		}
-		same := func(other gcra.StatsStore) bool { return reflect.ValueOf(s).Comparable() && s == other }
+		same := func(other redisstats.Store) bool { return reflect.ValueOf(s).Comparable() && s == other }
 		if !slices.ContainsFunc(stores, same) {
 			stores = append(stores, s)
 		}
@@ -34,7 +34,7 @@ func statsStores(limiters []*middleware.Limiter) (stores []gcra.StatsStore) {
 
 // redis reports the statistics of stores, if there are any.
 type redis struct {
-	stores      []gcra.StatsStore
+	stores      []redisstats.Store
 	observables []metric.Observable // all of the following
 
 	counters  []metric.Int64ObservableCounter // of statistics
@@ -43,26 +43,26 @@ type redis struct {
 	breakers  metric.Int64ObservableUpDownCounter
 }
 
-// statistics are the counters of gcra.Stats.
+// statistics are the counters of redisstats.Stats.
 var statistics = []struct {
 	name, unit, description string
-	of                      func(*gcra.Stats) int64
+	of                      func(*redisstats.Stats) int64
 }{
-	{"batches", "{batch}", "Batches that Redis answered.", func(s *gcra.Stats) int64 { return s.Batches }},
-	{"operations", "{operation}", "Admissions and refunds in the batches that Redis answered.", func(s *gcra.Stats) int64 { return s.Requests }},
-	{"failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer.", func(s *gcra.Stats) int64 { return s.FailedBatches }},
-	{"cached_denials", "{operation}", "Admissions that the store denied without a call of Redis.", func(s *gcra.Stats) int64 { return s.CachedDenials }},
-	{"local_units", "{unit}", "Units that this server has granted alone, as Redis did not answer or a policy failed.", func(s *gcra.Stats) int64 { return s.LocalUnits }},
-	{"reported_units", "{unit}", "Of local_units, those that were charged in Redis later.", func(s *gcra.Stats) int64 { return s.ReportedUnits }},
-	{"lost_units", "{unit}", "Of local_units, those that were given up.", func(s *gcra.Stats) int64 { return s.LostUnits }},
+	{"batches", "{batch}", "Batches that Redis answered.", func(s *redisstats.Stats) int64 { return s.Batches }},
+	{"operations", "{operation}", "Admissions and refunds in the batches that Redis answered.", func(s *redisstats.Stats) int64 { return s.Operations }},
+	{"failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer.", func(s *redisstats.Stats) int64 { return s.FailedBatches }},
+	{"cached_denials", "{operation}", "Admissions that the store denied without a call of Redis.", func(s *redisstats.Stats) int64 { return s.CachedDenials }},
+	{"local_units", "{unit}", "Units that this server has granted alone, as Redis did not answer or a policy failed.", func(s *redisstats.Stats) int64 { return s.LocalUnits }},
+	{"reported_units", "{unit}", "Of local_units, those that were charged in Redis later.", func(s *redisstats.Stats) int64 { return s.ReportedUnits }},
+	{"lost_units", "{unit}", "Of local_units, those that were given up.", func(s *redisstats.Stats) int64 { return s.LostUnits }},
 }
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 
-var breakerStates = [...]gcra.BreakerState{gcra.BreakerClosed, gcra.BreakerHalfOpen, gcra.BreakerOpen}
+var breakerStates = [...]redisstats.BreakerState{redisstats.BreakerClosed, redisstats.BreakerHalfOpen, redisstats.BreakerOpen}
 
-// newRedis creates the metrics of gcra.Stats.
-func newRedis(meter metric.Meter, stores []gcra.StatsStore) (*redis, error) {
+// newRedis creates the metrics of redisstats.Stats.
+func newRedis(meter metric.Meter, stores []redisstats.Store) (*redis, error) {
 	rs := &redis{stores: stores}
 	var errs [3]error
 	rs.batchTime, errs[0] = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
@@ -97,7 +97,7 @@ func (rs *redis) collect(to metric.Observer) {
 	sums := make([]int64, len(statistics))
 	var batchTime time.Duration
 	var instances int
-	breakers := map[gcra.ServerState]int64{} // stores may share servers
+	breakers := map[redisstats.ServerState]int64{} // stores may share servers
 	for _, store := range rs.stores {
 		stats := store.Stats()
 		for i, s := range statistics {
@@ -108,9 +108,9 @@ func (rs *redis) collect(to metric.Observer) {
 
 		for _, server := range stats.Servers {
 			for _, state := range breakerStates {
-				breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
+				breakers[redisstats.ServerState{Server: server.Server, Breaker: state}] += 0
 			}
-			breakers[gcra.ServerState{Server: server.Server, Breaker: cmp.Or(server.Breaker, gcra.BreakerClosed)}]++ // its reason is unbounded
+			breakers[redisstats.ServerState{Server: server.Server, Breaker: cmp.Or(server.Breaker, redisstats.BreakerClosed)}]++ // its reason is unbounded
 		}
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -116,17 +117,17 @@ func TestRedis(t *testing.T) {
 // A store that limiters share is counted once; different stores are added up.
 func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
-	stats := func(batches int64, servers ...gcra.ServerState) gcra.Stats {
-		return gcra.Stats{
-			Batches: batches, Requests: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
+	stats := func(batches int64, servers ...redisstats.ServerState) redisstats.Stats {
+		return redisstats.Stats{
+			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			LocalUnits: 5 * batches, ReportedUnits: 6 * batches, LostUnits: 7 * batches,
 			Instances: int(batches),
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}
 
-	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: gcra.BreakerOpen, Reason: "does not answer"}, gcra.ServerState{Server: "/run/redis.sock", Breaker: gcra.BreakerHalfOpen})}
-	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: gcra.BreakerClosed}, gcra.ServerState{})}
+	a := &counted{newStore(), stats(1, redisstats.ServerState{Server: "a:6379", Breaker: redisstats.BreakerOpen, Reason: "does not answer"}, redisstats.ServerState{Server: "/run/redis.sock", Breaker: redisstats.BreakerHalfOpen})}
+	b := &counted{newStore(), stats(10, redisstats.ServerState{Server: "[::1]:6380", Breaker: redisstats.BreakerClosed}, redisstats.ServerState{})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 
 	for name, want := range map[string]float64{
@@ -157,7 +158,7 @@ func TestStoreNotComparable(t *testing.T) {
 		*counted
 		tags []string
 	}
-	s := tagged{&counted{newStore(), gcra.Stats{Batches: 1}}, nil}
+	s := tagged{&counted{newStore(), redisstats.Stats{Batches: 1}}, nil}
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
 	if got := one(t, reader, "ratelimit.redis.batches"); got != 2 {

@@ -21,6 +21,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
@@ -161,10 +162,10 @@ func (b *browser) screenshot(name string) {
 // busyStore has the statistics of a store on two servers.
 type busyStore struct{ *gcra.Memory }
 
-func (busyStore) Stats() gcra.Stats {
-	return gcra.Stats{
-		Batches: 1000, Requests: 2300, BatchTime: 640 * time.Millisecond, CachedDenials: 200, FailedBatches: 3,
-		Servers: []gcra.ServerState{{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen}},
+func (busyStore) Stats() redisstats.Stats {
+	return redisstats.Stats{
+		Batches: 1000, Operations: 2300, BatchTime: 640 * time.Millisecond, CachedDenials: 200, FailedBatches: 3,
+		Servers: []redisstats.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstats.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstats.BreakerOpen}},
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // Redis, also others in this process: those whose Local was called mark themselves in the
 // key <Prefix>{instances} when they take. Under traffic a new store is counted after about
 // 2 s, and one that has stopped is, as a rule, no longer counted after 8 s; with more than
-// 100 stores both take longer. The largest count is 1000. [gcra.Stats] has the count. If
+// 100 stores both take longer. The largest count is 1000. [redisstats.Stats] has the count. If
 // instances is not 0 and the count is larger for five minutes, a warning is logged.
 func (s *Store) Local(instances int) gcra.Store {
 	s.counted.use(instances)

@@ -17,7 +17,7 @@ import (
 // another number. The error says what is wrong and, if that is known, what to do about it.
 //
 // It also tests the kind of a single server and of the shards of a ring, see
-// [gcra.ServerKind]; one of kind KeysApart is an error. It logs a warning if it sees that
+// [redisstats.Kind]; an Unusable one is an error. It logs a warning if it sees that
 // the server evicts keys when its memory is full; before Redis 7.0, or if the user may not
 // run INFO, it does not see that.
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/gcra/storetest"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
@@ -112,8 +113,8 @@ func firstCalls(t *testing.T, url string) {
 		t.Errorf("%d of %d calls failed; want none", n, callers*calls+admissions)
 	}
 	for _, s := range r.Stats().Servers {
-		if s.Kind != gcra.BySubject {
-			t.Errorf("%q has kind %q; want %q", s.Server, s.Kind, gcra.BySubject)
+		if s.Kind != redisstats.BySubject {
+			t.Errorf("%q has kind %q; want %q", s.Server, s.Kind, redisstats.BySubject)
 		}
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -28,12 +28,12 @@ func (c *counters) count(r send.Result) {
 	c.batchTime.Add(r.Took)
 }
 
-// Stats implements [gcra.StatsStore].
-func (s *Store) Stats() gcra.Stats {
+// Stats implements [redisstats.Store].
+func (s *Store) Stats() redisstats.Stats {
 	units := s.reporter.grants.Units()
-	stats := gcra.Stats{
+	stats := redisstats.Stats{
 		Batches:       s.batches.Load(),
-		Requests:      s.requests.Load(),
+		Operations:    s.requests.Load(),
 		BatchTime:     tat.Duration(s.batchTime.Load()),
 		FailedBatches: s.failures.Load(),
 		CachedDenials: s.denied.Load(),
@@ -45,7 +45,7 @@ func (s *Store) Stats() gcra.Stats {
 	}
 
 	for i := range stats.Servers {
-		if server := &stats.Servers[i]; server.Breaker != gcra.BreakerClosed {
+		if server := &stats.Servers[i]; server.Breaker != redisstats.BreakerClosed {
 			server.Reason = s.health(server.Server).lastReason()
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
@@ -21,7 +22,7 @@ import (
 func TestStats(t *testing.T) {
 	server := redistest.Any(t).Options().Addr
 	r := storeOn(t, patientClient(t, server), config{Timeout: 10 * time.Second})
-	if got := r.Stats(); got.Batches != 0 || got.Requests != 0 || len(got.Servers) != 1 {
+	if got := r.Stats(); got.Batches != 0 || got.Operations != 0 || len(got.Servers) != 1 {
 		t.Errorf("before first use: got %+v; want nothing done, one server", got)
 	}
 	c := hourly(t.Name(), 3)
@@ -30,15 +31,15 @@ func TestStats(t *testing.T) {
 	}
 	redistest.Eventually(t, patience, "all to be counted", func() bool {
 		s := r.Stats()
-		return s.Requests+s.CachedDenials == 10 && s.Servers[0].Kind != ""
+		return s.Operations+s.CachedDenials == 10 && s.Servers[0].Kind != ""
 	})
 	got := r.Stats()
 
 	// Three are allowed. The first denial is by Redis or by the cache, the others by the cache.
-	if got.Batches != got.Requests || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
+	if got.Batches != got.Operations || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls on a limit of 3: got %+v; want 3 or 4 batches of 1, and cached denials for the rest", got)
 	}
-	if got.BatchTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: gcra.BreakerClosed, Kind: gcra.OneKeyspace}) {
+	if got.BatchTime <= 0 || got.Servers[0] != (redisstats.ServerState{Server: server, Breaker: redisstats.BreakerClosed, Kind: redisstats.OneKeyspace}) {
 		t.Errorf("got %+v; want a batch time, and %s, one keyspace with its breaker closed", got, server)
 	}
 }
@@ -48,7 +49,7 @@ func TestStatsOfAnOutage(t *testing.T) {
 	for range 10 {
 		_, _ = gcra.Take(t.Context(), r, hourly("s", 100))
 	}
-	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != gcra.BreakerOpen {
+	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != redisstats.BreakerOpen {
 		t.Errorf("no server: got %+v; want at least 3 failures and an open breaker", got)
 	}
 }
@@ -106,8 +107,8 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 
 			redistest.Eventually(t, patience, "the reason", func() bool {
 				_, err := gcra.Take(t.Context(), r, plenty)
-				return errors.Is(err, redisstore.ErrUnavailable) && slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool {
-					return s.Breaker != gcra.BreakerClosed && strings.Contains(s.Reason, "unknown command") && strings.HasSuffix(s.Reason, needs)
+				return errors.Is(err, redisstore.ErrUnavailable) && slices.ContainsFunc(r.Stats().Servers, func(s redisstats.ServerState) bool {
+					return s.Breaker != redisstats.BreakerClosed && strings.Contains(s.Reason, "unknown command") && strings.HasSuffix(s.Reason, needs)
 				})
 			})
 
@@ -130,6 +131,6 @@ func TestReasonGoes(t *testing.T) {
 	}
 	do(t, server, "acl setuser a +evalsha")
 	redistest.Eventually(t, patience, "no reason", func() bool {
-		return answers(r) && r.Stats().Servers[0] == gcra.ServerState{Server: server.Addr, Breaker: gcra.BreakerClosed, Kind: gcra.OneKeyspace}
+		return answers(r) && r.Stats().Servers[0] == redisstats.ServerState{Server: server.Addr, Breaker: redisstats.BreakerClosed, Kind: redisstats.OneKeyspace}
 	})
 }

@@ -41,7 +41,7 @@ import (
 // than 64 bytes. docs/stores.md has the other keys.
 //
 // With a [redis.Client] of a single Redis (also behind Sentinel) an admission is atomic whatever
-// its keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Otherwise
+// its keys, once the server has shown that it is one keyspace, see [redisstats.Kind]. Otherwise
 // it is divided into one for each subject; if one of them is denied or fails, the others
 // are refunded while Redis answers. Admissions of one subject are atomic.
 //

@@ -391,8 +391,8 @@ func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "role:master")
 	})
 
-	before := r.Stats().Requests
-	redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Requests > before+1000 })
+	before := r.Stats().Operations
+	redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Operations > before+1000 })
 	stop()
 	<-done
 

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
@@ -37,7 +38,7 @@ func hiddenCluster(t testing.TB) *redistest.Server {
 }
 
 // kind is what the store has learned of its only server.
-func kind(r *redisstore.Store) gcra.ServerKind { return r.Stats().Servers[0].Kind }
+func kind(r *redisstore.Store) redisstats.Kind { return r.Stats().Servers[0].Kind }
 
 // One endpoint that hides a cluster answers CROSSSLOT to a script for several subjects. No call fails because of that.
 func TestHiddenCluster(t *testing.T) {
@@ -50,8 +51,8 @@ func TestHiddenCluster(t *testing.T) {
 			if lines := log.Lines(""); len(lines) > 0 {
 				t.Errorf("got log lines %q; want none", lines)
 			}
-			if kind(r) != gcra.BySubject {
-				t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
+			if kind(r) != redisstats.BySubject {
+				t.Errorf("got kind %q; want %q", kind(r), redisstats.BySubject)
 			}
 		})
 
@@ -116,8 +117,8 @@ func TestHiddenCluster(t *testing.T) {
 	t.Run("with the rights of SECURITY.md", func(t *testing.T) {
 		do(t, server, "acl setuser limiter on >hunter2 ~rl:* +evalsha +eval +mget +set +time")
 		r := openStore(t, "redis://limiter:hunter2@"+server.Addr, config{Timeout: patience})
-		if err := r.Ping(t.Context()); err != nil || kind(r) != gcra.BySubject {
-			t.Errorf("got %v, kind %q; want no error, %q", err, kind(r), gcra.BySubject)
+		if err := r.Ping(t.Context()); err != nil || kind(r) != redisstats.BySubject {
+			t.Errorf("got %v, kind %q; want no error, %q", err, kind(r), redisstats.BySubject)
 		}
 		for i := range 20 {
 			gcratest.MustTake(t, r, hourly(fmt.Sprint("user", i), 10), hourly(fmt.Sprint("address", i), 10))
@@ -133,8 +134,8 @@ func TestServerBecomesACluster(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	r := openStore(t, "redis://"+proxy.Addr, config{Timeout: patience})
-	if err := r.Ping(t.Context()); err != nil || kind(r) != gcra.OneKeyspace {
-		t.Fatalf("got %v, kind %q; want no error, %q", err, kind(r), gcra.OneKeyspace)
+	if err := r.Ping(t.Context()); err != nil || kind(r) != redisstats.OneKeyspace {
+		t.Fatalf("got %v, kind %q; want no error, %q", err, kind(r), redisstats.OneKeyspace)
 	}
 
 	// As long as all callers ask for one subject, the store does not notice.
@@ -150,8 +151,8 @@ func TestServerBecomesACluster(t *testing.T) {
 		}
 	})
 
-	if kind(r) != gcra.BySubject {
-		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
+	if kind(r) != redisstats.BySubject {
+		t.Errorf("got kind %q; want %q", kind(r), redisstats.BySubject)
 	}
 }
 
@@ -162,8 +163,8 @@ func TestProxyThatRoutesByHashTag(t *testing.T) {
 	log := new(diagtest.Text)
 	r := openStore(t, url, config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
 	exactlyTwenty(t, r, 0)
-	if kind(r) != gcra.BySubject {
-		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
+	if kind(r) != redisstats.BySubject {
+		t.Errorf("got kind %q; want %q", kind(r), redisstats.BySubject)
 	}
 	exactlyTwenty(t, r, 1)
 	if err := r.Ping(t.Context()); err != nil {
@@ -198,8 +199,8 @@ func TestProxyWithAnErrorForDifferentTags(t *testing.T) {
 		gcratest.MustTake(t, r, hourly(fmt.Sprint("user", i), 10), hourly(fmt.Sprint("address", i), 10))
 	}
 	settled(t, r)
-	if kind(r) != gcra.BySubject {
-		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
+	if kind(r) != redisstats.BySubject {
+		t.Errorf("got kind %q; want %q", kind(r), redisstats.BySubject)
 	}
 	exactlyTwenty(t, r, 0)
 	if n := tests.Load(); n > 4 {
@@ -228,8 +229,8 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 		redistest.Eventually(t, patience, "the end of the batch", func() bool { return r.Stats().Batches > 0 })
 	}
 
-	if kind(r) != gcra.KeysApart {
-		t.Errorf("got kind %q after two calls; want %q", kind(r), gcra.KeysApart)
+	if kind(r) != redisstats.Unusable {
+		t.Errorf("got kind %q after two calls; want %q", kind(r), redisstats.Unusable)
 	}
 
 	const sentence = "runs scripts away from their keys: keys with one hash tag are on different servers; let the proxy choose the server"
@@ -252,8 +253,8 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 	good.Store(true)
 	later.Store(int64(2 * time.Minute))
 	redistest.Eventually(t, patience, "the store to answer", func() bool { return answers(r) })
-	if kind(r) != gcra.OneKeyspace {
-		t.Errorf("got kind %q with another proxy; want %q", kind(r), gcra.OneKeyspace)
+	if kind(r) != redisstats.OneKeyspace {
+		t.Errorf("got kind %q with another proxy; want %q", kind(r), redisstats.OneKeyspace)
 	}
 }
 
@@ -264,11 +265,11 @@ func TestServiceThatChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		before, after func(command []string) int
-		from, to      gcra.ServerKind
+		from, to      redisstats.Kind
 	}{
-		{"a proxy gets a second server", one, byTag, gcra.OneKeyspace, gcra.BySubject},
-		{"a proxy without hash tags gets a second server", one, byKey, gcra.OneKeyspace, gcra.KeysApart},
-		{"a proxy loses its second server", byTag, one, gcra.BySubject, gcra.OneKeyspace},
+		{"a proxy gets a second server", one, byTag, redisstats.OneKeyspace, redisstats.BySubject},
+		{"a proxy without hash tags gets a second server", one, byKey, redisstats.OneKeyspace, redisstats.Unusable},
+		{"a proxy loses its second server", byTag, one, redisstats.BySubject, redisstats.OneKeyspace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -305,7 +306,7 @@ func TestServiceThatChanges(t *testing.T) {
 				return kind(r) == tt.to
 			})
 
-			if tt.to == gcra.KeysApart {
+			if tt.to == redisstats.Unusable {
 				if _, err := gcra.Take(t.Context(), r, plenty); err == nil || !strings.Contains(err.Error(), "different servers") {
 					t.Errorf("Take: got %v; want an error that says why", err)
 				}
@@ -337,7 +338,7 @@ func TestOneKeyspace(t *testing.T) {
 			redistest.Eventually(t, patience, "one keyspace", func() bool {
 				gcratest.MustTake(t, r, hourly(fmt.Sprint("user", n), 10), hourly(fmt.Sprint("address", n), 10))
 				n++
-				return !slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool { return s.Kind != gcra.OneKeyspace })
+				return !slices.ContainsFunc(r.Stats().Servers, func(s redisstats.ServerState) bool { return s.Kind != redisstats.OneKeyspace })
 			})
 
 			if n > 50 {
@@ -352,10 +353,10 @@ func TestOneKeyspace(t *testing.T) {
 func neverWrong(t *testing.T, r *redisstore.Store) (known bool) {
 	t.Helper()
 	for _, s := range r.Stats().Servers {
-		if s.Kind != "" && s.Kind != gcra.OneKeyspace {
-			t.Errorf("%s: got kind %q; want %q or none", s.Server, s.Kind, gcra.OneKeyspace)
+		if s.Kind != "" && s.Kind != redisstats.OneKeyspace {
+			t.Errorf("%s: got kind %q; want %q or none", s.Server, s.Kind, redisstats.OneKeyspace)
 		}
-		known = known || s.Kind == gcra.OneKeyspace
+		known = known || s.Kind == redisstats.OneKeyspace
 	}
 	return known
 }
@@ -423,7 +424,7 @@ func TestKindInAFailover(t *testing.T) {
 		err := r.Ping(ctx)
 		cancel()
 		if err != nil || !neverWrong(t, r) {
-			t.Errorf("got %v, kind %q after Ping; want no error, %q", err, kind(r), gcra.OneKeyspace)
+			t.Errorf("got %v, kind %q after Ping; want no error, %q", err, kind(r), redisstats.OneKeyspace)
 		}
 		r.Close()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -36,15 +37,15 @@ func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, erro
 	return s.Memory.Take(ctx, charges)
 }
 
-func (s *busyStore) Stats() gcra.Stats {
+func (s *busyStore) Stats() redisstats.Stats {
 	n := s.batches.Load()
-	return gcra.Stats{
-		Batches: n, Requests: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
+	return redisstats.Stats{
+		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
 		LocalUnits: 6 * n, ReportedUnits: 3 * n, LostUnits: 2 * n,
 		Instances: 3,
-		Servers: []gcra.ServerState{
-			{Server: "10.0.0.5:6379", Kind: gcra.OneKeyspace},
-			{Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen, Reason: "does not answer: connection refused; check that Redis runs there, and host and port"},
+		Servers: []redisstats.ServerState{
+			{Server: "10.0.0.5:6379", Kind: redisstats.OneKeyspace},
+			{Server: "10.0.0.6:6379", Breaker: redisstats.BreakerOpen, Reason: "does not answer: connection refused; check that Redis runs there, and host and port"},
 		},
 	}
 }

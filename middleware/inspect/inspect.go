@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -46,7 +47,7 @@ func newAt(now func() time.Time, cfg Config, limiters []*middleware.Limiter) (*I
 
 	i := &Inspector{authorize: cfg.Authorize, limiters: limiters, store: limiters[0].Store()}
 	i.record.now, i.record.start, i.record.current = now, now(), i.current
-	i.record.store, _ = i.store.(gcra.StatsStore)
+	i.record.store, _ = i.store.(redisstats.Store)
 	i.record.beginStep(1)
 	for _, l := range limiters {
 		l.Observe(i.record.observe)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
@@ -391,7 +392,7 @@ func TestRedis(t *testing.T) {
 		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
 	}
 	redistest.Eventually(t, patience, "the server's kind", func() bool {
-		return s.json("").Store.Servers[0].Kind == string(gcra.OneKeyspace) && strings.Contains(s.html(""), "one keyspace: one script for all subjects")
+		return s.json("").Store.Servers[0].Kind == string(redisstats.OneKeyspace) && strings.Contains(s.html(""), "one keyspace: one script for all subjects")
 	})
 	redistest.Eventually(t, patience, "the count of servers", func() bool { return s.json("").Store.Instances == 1 })
 	if !strings.Contains(s.html(""), "By the last count, 1 server shares the limits.") {

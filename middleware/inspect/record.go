@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -21,7 +22,7 @@ type record struct {
 	now     func() time.Time
 	start   time.Time
 	current func() []middleware.Policy
-	store   gcra.StatsStore // nil if it has no Stats
+	store   redisstats.Store // nil if it has no Stats
 
 	decisions ring                  // allowed or denied, by all policies together, and of these the degraded
 	cause     atomic.Pointer[error] // the last Err
@@ -49,7 +50,7 @@ func (s *series) recentLimits() []gcra.Limit {
 // snapshot is a store's Stats at the beginning of a step.
 type snapshot struct {
 	step int64
-	gcra.Stats
+	redisstats.Stats
 }
 
 // step returns the current step.
@@ -136,7 +137,7 @@ func (c *record) policySeries(policy string) *series {
 // beginStep is called by the first decision of a step, and before a page is made. It
 // drops what is older than the window, and policies that are no longer in force. It
 // returns the store's Stats at the beginning of the window, taken in an earlier call.
-func (c *record) beginStep(now int64) gcra.Stats {
+func (c *record) beginStep(now int64) redisstats.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -67,7 +68,7 @@ type deniedSubject struct {
 // store describes the store.
 type store struct {
 	Kind      string      `json:"kind"`
-	Instances int64       `json:"instances,omitempty"` // see gcra.Stats
+	Instances int64       `json:"instances,omitempty"` // see redisstats.Stats
 	Recent    *storeStats `json:"recent,omitempty"`    // in the window; nil if the store has no Stats
 	Total     *storeStats `json:"total,omitempty"`     // since the store's first use
 	Servers   []server    `json:"servers,omitempty"`
@@ -88,10 +89,10 @@ type storeStats struct {
 }
 
 type server struct {
-	Server  string            `json:"server"`
-	Breaker gcra.BreakerState `json:"breaker"`
-	Kind    gcra.ServerKind   `json:"kind,omitempty"`
-	Reason  string            `json:"reason,omitempty"`
+	Server  string                  `json:"server"`
+	Breaker redisstats.BreakerState `json:"breaker"`
+	Kind    redisstats.Kind         `json:"kind,omitempty"`
+	Reason  string                  `json:"reason,omitempty"`
 }
 
 // seconds is a duration that JSON has as a number of seconds.
@@ -182,17 +183,17 @@ func (p *policy) count(s *series, now int64) {
 }
 
 // storeView describes the store. before are its Stats at the beginning of the window.
-func (i *Inspector) storeView(before gcra.Stats) store {
+func (i *Inspector) storeView(before redisstats.Stats) store {
 	s := store{Kind: kind(i.store)}
 	if i.record.store == nil {
 		return s
 	}
 
 	now := i.record.store.Stats()
-	s.Recent, s.Total = statsSince(before, now), statsSince(gcra.Stats{}, now)
+	s.Recent, s.Total = statsSince(before, now), statsSince(redisstats.Stats{}, now)
 	s.Instances = int64(now.Instances)
 	for _, one := range now.Servers {
-		one.Breaker = cmp.Or(one.Breaker, gcra.BreakerClosed)
+		one.Breaker = cmp.Or(one.Breaker, redisstats.BreakerClosed)
 		s.Servers = append(s.Servers, server(one))
 	}
 	return s
@@ -204,7 +205,7 @@ func kind(s gcra.Store) string {
 }
 
 // statsSince returns what has been added to a store's Stats.
-func statsSince(before, now gcra.Stats) *storeStats {
+func statsSince(before, now redisstats.Stats) *storeStats {
 	t := &storeStats{
 		Batches:       now.Batches - before.Batches,
 		CachedDenials: now.CachedDenials - before.CachedDenials,
@@ -215,7 +216,7 @@ func statsSince(before, now gcra.Stats) *storeStats {
 	}
 	if t.Batches > 0 {
 		t.MeanBatchTime = seconds((now.BatchTime - before.BatchTime) / time.Duration(t.Batches))
-		t.MeanBatchSize = float64(now.Requests-before.Requests) / float64(t.Batches)
+		t.MeanBatchSize = float64(now.Operations-before.Operations) / float64(t.Batches)
 	}
 	return t
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -88,7 +88,7 @@ func (t *keyTest) run(ctx context.Context, client redis.UniversalClient) {
 
 // verdict is the kind that the answers show, or "" if they show none: keys are missing, or the server has not answered. It
 // is sure if the server says so itself, with CROSSSLOT.
-func (t *keyTest) verdict() (kind gcra.ServerKind, sure bool) {
+func (t *keyTest) verdict() (kind redisstats.Kind, sure bool) {
 	if t.first == nil {
 		return "", false // not sent
 	}
@@ -98,19 +98,19 @@ func (t *keyTest) verdict() (kind gcra.ServerKind, sure bool) {
 
 	switch {
 	case redis.HasErrorPrefix(t.together.Err(), "CROSSSLOT"):
-		return gcra.BySubject, true
+		return redisstats.BySubject, true
 	case text(t.first) == "" && isReply(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
-		return gcra.BySubject, false // an error of its own for what others call CROSSSLOT
+		return redisstats.BySubject, false // an error of its own for what others call CROSSSLOT
 	case text(t.first) != testTogether:
 		return "", false
 	case sameAlone > 0:
-		return gcra.KeysApart, false
+		return redisstats.Unusable, false
 	case sameTogether < testKeys:
 		return "", false
 	case otherAlone > 0:
-		return gcra.BySubject, false
+		return redisstats.BySubject, false
 	case otherTogether == testKeys:
-		return gcra.OneKeyspace, false
+		return redisstats.OneKeyspace, false
 	}
 	return "", false
 }
@@ -161,7 +161,7 @@ func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) e
 			break
 		}
 	}
-	if b.Kind() == gcra.KeysApart {
+	if b.Kind() == redisstats.Unusable {
 		return rediskit.ErrKeysApart
 	}
 	return nil

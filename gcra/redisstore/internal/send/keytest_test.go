@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 )
 
 // The answers of the test show a kind, or none.
@@ -40,14 +40,14 @@ func TestVerdict(t *testing.T) {
 		name               string
 		together           *redis.Cmd // the script for all keys; the first key had no value
 		first, same, other string
-		want               gcra.ServerKind
+		want               redisstats.Kind
 		sure               bool
 	}{
-		{"one server", answer(gone), together, together, together, gcra.OneKeyspace, false},
-		{"a proxy that respects hash tags", answer(gone), together, together, alone, gcra.BySubject, false},
-		{"CROSSSLOT", failed("CROSSSLOT Keys in request don't hash to the same slot"), gone, alone, alone, gcra.BySubject, true},
-		{"an error of a proxy's own", failed("ERR eval/evalsha command keys must be in same slot"), gone, alone, alone, gcra.BySubject, false},
-		{"a proxy that ignores hash tags", answer(gone), together, alone, alone, gcra.KeysApart, false},
+		{"one server", answer(gone), together, together, together, redisstats.OneKeyspace, false},
+		{"a proxy that respects hash tags", answer(gone), together, together, alone, redisstats.BySubject, false},
+		{"CROSSSLOT", failed("CROSSSLOT Keys in request don't hash to the same slot"), gone, alone, alone, redisstats.BySubject, true},
+		{"an error of a proxy's own", failed("ERR eval/evalsha command keys must be in same slot"), gone, alone, alone, redisstats.BySubject, false},
+		{"a proxy that ignores hash tags", answer(gone), together, alone, alone, redisstats.Unusable, false},
 		{"all keys are gone", answer(gone), gone, gone, gone, "", false},
 		{"the first key is gone", answer(gone), gone, together, together, "", false},
 		{"the keys of other tags are gone", answer(gone), together, together, gone, "", false},

@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -177,9 +177,9 @@ func (s *Sender) learnTopology(err error) {
 }
 
 // Servers are the states of the single server, or of each of several that was used since a time.
-func (s *Sender) Servers(since int64) (list []gcra.ServerState) {
+func (s *Sender) Servers(since int64) (list []redisstats.ServerState) {
 	if s.only != nil {
-		return []gcra.ServerState{s.only.state()}
+		return []redisstats.ServerState{s.only.state()}
 	}
 
 	s.batchers.Range(func(_, v any) bool {
@@ -188,13 +188,13 @@ func (s *Sender) Servers(since int64) (list []gcra.ServerState) {
 		}
 		return true
 	})
-	slices.SortFunc(list, func(a, b gcra.ServerState) int { return cmp.Compare(a.Server, b.Server) })
+	slices.SortFunc(list, func(a, b redisstats.ServerState) int { return cmp.Compare(a.Server, b.Server) })
 	return list
 }
 
-func (b *batcher) state() gcra.ServerState {
-	breaker := gcra.BreakerState(b.breaker.circuit.State().String()) // gobreaker has the same names
-	return gcra.ServerState{Server: b.Server, Breaker: breaker, Kind: b.Kind()}
+func (b *batcher) state() redisstats.ServerState {
+	breaker := redisstats.BreakerState(b.breaker.circuit.State().String()) // gobreaker has the same names
+	return redisstats.ServerState{Server: b.Server, Breaker: breaker, Kind: b.Kind()}
 }
 
 // Check runs take.lua on a key of a server, and tests the server until its kind is known.

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -95,7 +95,7 @@ func TestErrorFollowsTheBookkeeping(t *testing.T) {
 func TestPartsAreNotLate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Sender, calls *calls) {
 		calls.end = []time.Duration{17 * time.Second, 17400 * time.Millisecond}
-		s.only.shown.settle(gcra.BySubject, 0)
+		s.only.shown.settle(redisstats.BySubject, 0)
 
 		go take(t, s, "send:{a}:p")
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestPartsOfARequestSentAgainAreNotLate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Sender, calls *calls) {
 		calls.end = []time.Duration{18 * time.Second}
 		calls.err = serverError("CROSSSLOT Keys in request don't hash to the same slot")
-		s.only.shown.settle(gcra.OneKeyspace, 0)
+		s.only.shown.settle(redisstats.OneKeyspace, 0)
 
 		took := twoSubjects(t, s)
 		time.Sleep(16 * time.Second)

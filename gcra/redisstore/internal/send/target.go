@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -42,7 +42,7 @@ func (t Target) Open() bool { return t.breaker.notClosed.Load() }
 
 // Share is what the keys of one call have in common.
 func (t Target) Share(key string) string {
-	if t.Kind() == gcra.OneKeyspace {
+	if t.Kind() == redisstats.OneKeyspace {
 		return ""
 	}
 	return Tag(key)
@@ -51,7 +51,7 @@ func (t Target) Share(key string) string {
 // Run makes calls of a script together. It stops waiting after the Timeout, whatever the client's own settings; a late reply
 // is learned all the same. The error is one of a call.
 func (t Target) Run(script *Script, calls []Call) (err error) {
-	if t.Kind() == gcra.KeysApart {
+	if t.Kind() == redisstats.Unusable {
 		return rediskit.ErrKeysApart
 	}
 

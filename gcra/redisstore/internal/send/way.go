@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 )
 
 // A way is how a batch is sent: which requests share a script, and where the scripts go. Each has a file of its own. The
@@ -35,8 +35,8 @@ type shown struct {
 	crossing crossing // of a node of a cluster
 
 	// Of a single server or a shard, see keytest.go.
-	kind  gcra.ServerKind
-	guess gcra.ServerKind // the verdict of the last test; two that agree make the kind
+	kind  redisstats.Kind
+	guess redisstats.Kind // the verdict of the last test; two that agree make the kind
 	test  int64           // when to test again, by the store's clock
 }
 
@@ -54,25 +54,25 @@ func (b *batcher) way(q *Request, now int64) way {
 		return bySubject
 	}
 	switch b.shown.kind {
-	case gcra.OneKeyspace:
+	case redisstats.OneKeyspace:
 		return whole
-	case gcra.KeysApart:
+	case redisstats.Unusable:
 		return apart
 	}
 	return bySubject
 }
 
 // Kind is what the server has shown.
-func (b *batcher) Kind() gcra.ServerKind {
+func (b *batcher) Kind() redisstats.Kind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sender.cluster == nil {
 		return b.shown.kind
 	}
 	if b.Server == "" || b.sender.Clock.Now() < b.shown.crossing.until {
-		return gcra.BySubject
+		return redisstats.BySubject
 	}
-	return gcra.ByNode
+	return redisstats.ByNode
 }
 
 // learn records what a batch has shown of the server. Requests that have not run go before those that wait.
@@ -93,14 +93,14 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 	case cluster:
 		b.shown.crossing.learn(batch, err, now)
 	case len(batch.undecided) > 0:
-		b.shown.settle(gcra.BySubject, now)
+		b.shown.settle(redisstats.BySubject, now)
 	case batch.tested != nil:
 		b.shown.verdict(batch.tested, now)
 	}
 }
 
 // settle sets the kind, and when to test again.
-func (k *shown) settle(kind gcra.ServerKind, now int64) {
+func (k *shown) settle(kind redisstats.Kind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
