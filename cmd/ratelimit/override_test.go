@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -269,4 +271,64 @@ func TestImport(t *testing.T) {
 	imports(many, 1, "there would be 10003 overrides; want at most 10000")
 	s.Client().FlushAll(t.Context())
 	imports(many, 0, "10000 set")
+}
+
+// Two operators read the overrides, and then both change them: what either was told holds, the
+// bound too, and above it overrides can be taken back.
+func TestTwoOperators(t *testing.T) {
+	s := server(t)
+	client := s.Client()
+	reads := func() *overrideSet {
+		t.Helper()
+		set := newOverrideSet(client, "rl:")
+		if err := set.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	bans := func(prefix string, n int) (all []overrides.Entry) {
+		for i := range n {
+			all = append(all, overrides.Entry{Subject: fmt.Sprint(prefix, i), Limit: overrides.Banned, At: time.Now(), Until: time.Now().Add(time.Hour)})
+		}
+		return all
+	}
+
+	ended := bans("sub:", 2)
+	ended[0].Until, ended[1].Until = time.Now(), time.Now()
+	if err := reads().write(t.Context(), ended, nil); err != nil {
+		t.Fatal(err)
+	}
+	one, other := reads(), reads()
+	if err := errors.Join(one.write(t.Context(), bans("sub:", 1), nil), other.write(t.Context(), bans("x", 1), nil)); err != nil {
+		t.Error(err)
+	}
+	if got := reads(); len(got.entries) != 2 || len(got.ended) != 0 {
+		t.Errorf("got %v, and %v that have ended; want the bans of sub:0 and x0", got.sorted(), got.ended)
+	}
+
+	one, other = reads(), reads()
+	if err := one.write(t.Context(), bans("a", 6000), nil); err != nil {
+		t.Error(err)
+	}
+	if err := other.write(t.Context(), bans("b", 6000), nil); err == nil || !strings.Contains(err.Error(), "there would be 12002 overrides; want at most 10000") {
+		t.Errorf("got %v; want that there would be too many", err)
+	}
+	long := bans("c", 3900)
+	for i := range long {
+		long[i].Why = strings.Repeat("x", 1000)
+	}
+	if err := reads().write(t.Context(), long, nil); err == nil || !strings.Contains(err.Error(), "want at most 4194304") {
+		t.Errorf("got %v; want that they are too long", err)
+	}
+	if got := reads(); len(got.entries) != 6002 {
+		t.Errorf("got %d overrides; want 6002", len(got.entries))
+	}
+
+	var more []any
+	for i := range overrides.Most {
+		more = append(more, fmt.Sprintf("{m%d}:%%", i), "?")
+	}
+	client.HSet(t.Context(), overrides.Key("rl:"), more...)
+	want(t, 0, []string{"override", "unset", "sub:0"}, "taken back: sub:0: banned in all policies")
+	want(t, 1, []string{"ban", "sub:0", "--for", "1h"}, "want at most 10000")
 }

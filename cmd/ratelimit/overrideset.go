@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ type overrideSet struct {
 	key     string
 	now     time.Time                  // of Redis
 	entries map[string]overrides.Entry // by field, without those that have ended
-	ended   []string                   // fields
+	ended   map[string]string          // their fields and values
 	broken  []error
 }
 
@@ -55,7 +56,7 @@ func (c *command) open(ctx context.Context) (*overrideSet, error) {
 }
 
 func newOverrideSet(client redis.UniversalClient, prefix string) *overrideSet {
-	return &overrideSet{client: client, key: overrides.Key(prefix), entries: map[string]overrides.Entry{}}
+	return &overrideSet{client: client, key: overrides.Key(prefix), entries: map[string]overrides.Entry{}, ended: map[string]string{}}
 }
 
 func (s *overrideSet) read(ctx context.Context) (err error) {
@@ -74,7 +75,7 @@ func (s *overrideSet) read(ctx context.Context) (err error) {
 		case err != nil:
 			s.broken = append(s.broken, err)
 		case !s.now.Before(e.Until):
-			s.ended = append(s.ended, field)
+			s.ended[field] = fields[field]
 		default:
 			s.entries[field] = e
 		}
@@ -82,39 +83,44 @@ func (s *overrideSet) read(ctx context.Context) (err error) {
 	return nil
 }
 
-// write removes entries and those that have ended, and then sets others, in one step. Its
-// last field tells servers that something has changed.
+//go:embed change.lua
+var changeText string
+
+var change = redis.NewScript(changeText)
+
+// write takes entries back or sets others, in one step of Redis, and removes those that have
+// ended. The version tells servers that something has changed.
 func (s *overrideSet) write(ctx context.Context, set, remove []overrides.Entry) error {
-	after, gone := maps.Clone(s.entries), s.ended
-	for _, e := range remove {
-		gone = append(gone, e.Field())
-		delete(after, e.Field())
+	args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes}
+
+	args = append(args, len(s.ended))
+	for field, value := range s.ended {
+		args = append(args, field, value)
 	}
 
-	values := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36)}
+	args = append(args, len(remove))
+	for _, e := range remove {
+		args = append(args, e.Field())
+	}
+
 	for _, e := range set {
 		text, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
-		values = append(values, e.Field(), string(text))
-		after[e.Field()] = e
-	}
-	if n := len(after) + len(s.broken); n > overrides.Most {
-		return fmt.Errorf("there would be %d overrides; want at most %d: put those that stay into the file of policies", n, overrides.Most)
+		args = append(args, e.Field(), string(text))
 	}
 
-	_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		if len(gone) > 0 {
-			p.HDel(ctx, s.key, gone...)
-		}
-		p.HSet(ctx, s.key, values...)
-		return nil
-	})
-	if redis.HasErrorPrefix(err, "EXECABORT") { // it does not say why
-		err = cmp.Or(s.client.HSet(ctx, s.key, values[:2]...).Err(), err)
+	after, err := change.Run(ctx, s.client, []string{s.key}, args...).Int64Slice()
+	switch {
+	case err != nil:
+		return failed(s.client, err)
+	case len(set) > 0 && after[0] > overrides.Most:
+		return fmt.Errorf("there would be %d overrides; want at most %d: put those that stay into the file of policies", after[0], overrides.Most)
+	case len(set) > 0 && after[1] > overrides.MostBytes:
+		return fmt.Errorf("the overrides would take %d bytes; want at most %d: fewer of them, or shorter reasons", after[1], overrides.MostBytes)
 	}
-	return failed(s.client, err)
+	return nil
 }
 
 // find returns the override of a subject that servers use in a policy.

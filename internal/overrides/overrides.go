@@ -23,8 +23,10 @@ const (
 	// with a brace.
 	Version = "~version"
 
-	// Most is the largest number of entries.
-	Most = 10_000
+	// Most is the largest number of entries, and MostBytes their largest size with their
+	// fields: each server reads all of them after a change.
+	Most      = 10_000
+	MostBytes = 4 << 20
 
 	// Banned is the Limit of a ban.
 	Banned = "banned"
