@@ -101,19 +101,17 @@ func (c *command) unset() *cobra.Command {
 		Example: "  ratelimit override unset ip:192.0.2.7",
 		Args:    exactly(1),
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
-			removed := slices.DeleteFunc(set.sorted(), func(e overrides.Entry) bool {
-				return e.Subject != args[0] || cmd.Flags().Changed("policy") && e.Policy != policy
-			})
-			if len(removed) == 0 {
+			fields, lines := set.of(args[0], func(p string) bool { return !cmd.Flags().Changed("policy") || p == policy })
+			if len(fields) == 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s has no override\n", plain(args[0]))
 				return errFound
 			}
 
-			if err := set.write(cmd.Context(), nil, removed); err != nil {
+			if err := set.write(cmd.Context(), nil, fields); err != nil {
 				return err
 			}
-			for _, e := range removed {
-				fmt.Fprintln(cmd.OutOrStdout(), "taken back:", describe(e))
+			for _, line := range lines {
+				fmt.Fprintln(cmd.OutOrStdout(), "taken back:", line)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), holds)
 			return nil
@@ -136,7 +134,7 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 	return c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {
 		e.Policy, e.Why, e.By, e.At = t.policy, t.why, operator(), set.now.UTC().Truncate(time.Second)
 		e.Until = e.At.Add(t.length)
-		if err := e.Check(); err != nil {
+		if err := e.Check(set.now); err != nil {
 			return usageError{err}
 		}
 
@@ -161,6 +159,12 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 
 		fmt.Fprintf(cmd.OutOrStdout(), "set: %s, ends in %s (%s)\n", describe(e), human(t.length), e.Until.Format(time.RFC3339))
 		fmt.Fprintln(cmd.OutOrStdout(), holds)
+		for _, other := range set.sorted() {
+			both := other.Policy == e.Policy || other.Policy == "" || e.Policy == ""
+			if other.Subject == e.Subject && other.Field() != e.Field() && both && other.Limit != e.Limit && other.Wins(&e) {
+				fmt.Fprintf(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s\n", human(other.Until.Sub(set.now)), describe(other))
+			}
+		}
 		switch {
 		case file != nil:
 			c.noteUnknown(cmd, e.Subject, rows)
@@ -182,7 +186,7 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 		return usagef("--policy is %q; want %s", e.Policy, oneOf(file.names()))
 	}
 
-	limit := e.Override().Limit
+	limit := e.GCRA()
 	switch {
 	case e.Limit == overrides.Banned || limit == gcra.Unlimited():
 		return nil
@@ -206,7 +210,7 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 
 	present, what := map[string]gcra.Limit{}, "limit"
 	if ok && old.Limit != overrides.Banned {
-		present[""], what = old.Override().Limit, "override"
+		present[""], what = old.GCRA(), "override"
 	} else if file == nil {
 		return usagef("the present limit is not known; want --policies to compare it with, or --force")
 	} else {

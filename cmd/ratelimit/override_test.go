@@ -158,6 +158,9 @@ func TestOperator(t *testing.T) {
 	everywhere("403true")
 	command([]string{"peek", "ip:192.0.2.7", "--policies", policies}, "banned (by ")
 	command([]string{"override", "list"}, "banned")
+	command([]string{"override", "set", "ip:192.0.2.7", "none", "--for", "2h", "--policy", "client", "--force"},
+		"set: ip:192.0.2.7: no limit in client", "But this wins over it, ends in ", "ip:192.0.2.7: banned in all policies")
+	command([]string{"peek", "ip:192.0.2.7", "--policies", policies}, "banned (by ")
 }
 
 // A wrong override is not set, and the message says what would be right.
@@ -253,7 +256,10 @@ func TestImport(t *testing.T) {
 	}
 
 	s.Client().FlushAll(t.Context())
+	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	imports(append(entries, overrides.Entry{Subject: "x", Limit: "lots", Until: time.Now()}), 1, `entry 3: limit is "lots"`)
+	imports([]overrides.Entry{{Subject: "x", Limit: "banned", Until: far, At: far}, {Subject: "x", Limit: "banned", Until: far}}, 1,
+		"entry 1: at is 9999-01-01T00:00:00Z, which lies ahead", "entry 2: until is 9999-01-01T00:00:00Z; want at most 366 days from now")
 	want(t, 0, []string{"override", "list"}, "no overrides")
 	imports(entries, 0, "2 set")
 	if after, _ := list(); after != before {
@@ -263,12 +269,15 @@ func TestImport(t *testing.T) {
 
 	s.Client().HSet(t.Context(), overrides.Key("rl:"), "{broken}:p", "?")
 	want(t, 1, []string{"override", "list"}, "sub:alice", `broken, and skipped by servers: "{broken}:p" is no entry`)
+	want(t, 0, []string{"override", "unset", "broken", "--policy", "p"}, "taken back: {broken}:p, which was broken")
+	s.Client().HDel(t.Context(), overrides.Key("rl:"), overrides.Version)
+	want(t, 1, []string{"override", "list"}, "sub:alice", "has no field ~version, so servers read all of it every two seconds")
 
 	var many []overrides.Entry
 	for i := range overrides.Most {
 		many = append(many, overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", At: time.Now(), Until: time.Now().Add(time.Hour)})
 	}
-	imports(many, 1, "there would be 10003 overrides; want at most 10000")
+	imports(many, 1, "there would be 10002 overrides; want at most 10000")
 	s.Client().FlushAll(t.Context())
 	imports(many, 0, "10000 set")
 }

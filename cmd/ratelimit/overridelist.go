@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -30,10 +32,14 @@ func (c *command) list() *cobra.Command {
 				printEntries(cmd.OutOrStdout(), set.sorted(), set.now)
 			}
 
-			for _, err := range set.broken {
-				fmt.Fprintln(cmd.ErrOrStderr(), "broken, and skipped by servers:", err)
+			for _, field := range slices.Sorted(maps.Keys(set.broken)) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "broken, and skipped by servers:", set.broken[field])
 			}
-			if len(set.broken) > 0 {
+			unversioned := set.version == "" && len(set.entries) > 0
+			if unversioned {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the hash %s has no field %s, so servers read all of it every two seconds; any change by this command adds it\n", set.key, overrides.Version)
+			}
+			if len(set.broken) > 0 || unversioned {
 				return errFound
 			}
 			return nil
@@ -82,7 +88,7 @@ func readEntries(name string, now time.Time) (entries []overrides.Entry, err err
 
 	var errs []error
 	for i, e := range all {
-		if err := e.Check(); err != nil {
+		if err := e.Check(now); err != nil {
 			errs = append(errs, fmt.Errorf("%s: entry %d: %w", name, i+1, err))
 		}
 		if now.Before(e.Until) {

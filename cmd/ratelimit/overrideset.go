@@ -17,16 +17,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // overrideSet is what Redis has.
 type overrideSet struct {
 	client  redis.UniversalClient
 	key     string
-	now     time.Time                  // of Redis
+	now     time.Time // of Redis
+	version string
 	entries map[string]overrides.Entry // by field, without those that have ended
 	ended   map[string]string          // their fields and values
-	broken  []error
+	broken  map[string]error           // by field
 }
 
 // onOverrides runs a command with what Redis has.
@@ -56,7 +58,7 @@ func (c *command) open(ctx context.Context) (*overrideSet, error) {
 }
 
 func newOverrideSet(client redis.UniversalClient, prefix string) *overrideSet {
-	return &overrideSet{client: client, key: overrides.Key(prefix), entries: map[string]overrides.Entry{}, ended: map[string]string{}}
+	return &overrideSet{client: client, key: overrides.Key(prefix), entries: map[string]overrides.Entry{}, ended: map[string]string{}, broken: map[string]error{}}
 }
 
 func (s *overrideSet) read(ctx context.Context) (err error) {
@@ -68,14 +70,15 @@ func (s *overrideSet) read(ctx context.Context) (err error) {
 		return err
 	}
 
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		e, err := overrides.Parse(field, fields[field])
+	s.version = fields[overrides.Version]
+	delete(fields, overrides.Version)
+	for field, value := range fields {
+		e, err := overrides.Parse(field, value, s.now)
 		switch {
-		case field == overrides.Version:
 		case err != nil:
-			s.broken = append(s.broken, err)
+			s.broken[field] = err
 		case !s.now.Before(e.Until):
-			s.ended[field] = fields[field]
+			s.ended[field] = value
 		default:
 			s.entries[field] = e
 		}
@@ -88,9 +91,9 @@ var changeText string
 
 var change = redis.NewScript(changeText)
 
-// write takes entries back or sets others, in one step of Redis, and removes those that have
-// ended. The version tells servers that something has changed.
-func (s *overrideSet) write(ctx context.Context, set, remove []overrides.Entry) error {
+// write sets entries and takes the fields of others back, in one step of Redis, and removes
+// those that have ended. The version tells servers that something has changed.
+func (s *overrideSet) write(ctx context.Context, set []overrides.Entry, remove []string) error {
 	args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes}
 
 	args = append(args, len(s.ended))
@@ -99,8 +102,8 @@ func (s *overrideSet) write(ctx context.Context, set, remove []overrides.Entry) 
 	}
 
 	args = append(args, len(remove))
-	for _, e := range remove {
-		args = append(args, e.Field())
+	for _, field := range remove {
+		args = append(args, field)
 	}
 
 	for _, e := range set {
@@ -124,14 +127,33 @@ func (s *overrideSet) write(ctx context.Context, set, remove []overrides.Entry) 
 }
 
 // find returns the override of a subject that servers use in a policy.
-func (s *overrideSet) find(policy, subject string) (overrides.Entry, bool) {
+func (s *overrideSet) find(policy, subject string) (best overrides.Entry, ok bool) {
 	for _, policy := range []string{policy, ""} {
 		e := overrides.Entry{Subject: subject, Policy: policy}
-		if found, ok := s.entries[e.Field()]; ok {
-			return found, true
+		if found, is := s.entries[e.Field()]; is && (!ok || found.Wins(&best)) {
+			best, ok = found, true
 		}
 	}
-	return overrides.Entry{}, false
+	return best, ok
+}
+
+// of returns the fields of a subject in some policies, with a line about each, also of those that
+// are broken.
+func (s *overrideSet) of(subject string, some func(policy string) bool) (fields, lines []string) {
+	for _, e := range s.sorted() {
+		if e.Subject == subject && some(e.Policy) {
+			fields, lines = append(fields, e.Field()), append(lines, describe(e))
+		}
+	}
+
+	for field := range s.broken {
+		_, policy, _, ok := rediskit.ParseKey("", field)
+		e := overrides.Entry{Subject: subject, Policy: policy}
+		if ok && e.Field() == field && some(policy) {
+			fields, lines = append(fields, field), append(lines, plain(field)+", which was broken")
+		}
+	}
+	return fields, lines
 }
 
 func (s *overrideSet) sorted() []overrides.Entry {

@@ -174,7 +174,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 	if e, ok := set.find(p.Name, subject); ok && e.Limit == overrides.Banned {
 		limits, override, reason = f.limitsOf(i, subject), e.Limit, origin(e, set.now) // the bucket is as it was
 	} else if ok {
-		limits, override, reason = map[string]gcra.Limit{"": e.Override().Limit}, e.Limit, origin(e, set.now)
+		limits, override, reason = map[string]gcra.Limit{"": e.GCRA()}, e.Limit, origin(e, set.now)
 	} else if o, ok := p.OverrideOf(subject); ok {
 		limits, override, reason = map[string]gcra.Limit{"": o.Limit}, o.Limit.String(), o.Name
 	}

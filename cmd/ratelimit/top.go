@@ -340,7 +340,7 @@ func (u *used) finish(l *list, file *policyFile, set *overrideSet) {
 		limit = file.limitOf(l.Policy, u.Subject)
 	}
 	if e, ok := set.find(l.Policy, u.Subject); ok && e.Limit != overrides.Banned {
-		limit = e.Override().Limit
+		limit = e.GCRA()
 	}
 
 	if limit.Calendar() != l.period || limit == gcra.Unlimited() {

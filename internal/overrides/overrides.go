@@ -15,7 +15,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 	"github.com/seed-e377111c/ratelimit/internal/subject"
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 const (
@@ -31,8 +30,10 @@ const (
 	// Banned is the Limit of a ban.
 	Banned = "banned"
 
-	// Longest is the longest time from now until an entry ends.
+	// Longest is the longest time from now until an entry ends, and Skew is by how much the
+	// clocks of those that read it may differ.
 	Longest = 366 * 24 * time.Hour
+	Skew    = 24 * time.Hour
 
 	longestText = 1000 // bytes of a subject, and of Why
 )
@@ -57,9 +58,38 @@ func (e *Entry) Field() string {
 	return string(rediskit.AppendKey(nil, "", e.Subject, e.Policy))
 }
 
-// Check returns nil for an entry that servers can use, otherwise an error that names the
-// value and what would be right.
-func (e *Entry) Check() error {
+// GCRA returns the limit of an entry that is right; a ban has none.
+func (e *Entry) GCRA() gcra.Limit {
+	limit, _ := gcra.ParseLimit(e.Limit)
+	return limit
+}
+
+// Wins reports whether e holds in a policy where o, another entry of its subject, applies too. A
+// ban wins over a limit, and of two bans the one that ends last. Of two limits the one that is set
+// for the policy wins.
+func (e *Entry) Wins(o *Entry) bool {
+	ban, other := e.Limit == Banned, o.Limit == Banned
+	switch {
+	case ban != other:
+		return ban
+	case ban:
+		return e.Until.After(o.Until)
+	default:
+		return e.Policy != ""
+	}
+}
+
+// Check returns nil for an entry that may be set now, otherwise an error that names the value and
+// what would be right.
+func (e *Entry) Check(now time.Time) error {
+	if e.At.After(now.Add(Skew)) {
+		return fmt.Errorf("at is %v, which lies ahead; want when it was set", e.At.Format(time.RFC3339))
+	}
+	return e.check(now.Add(Longest))
+}
+
+// check returns nil for an entry that servers can use, if it ends by a time.
+func (e *Entry) check(latest time.Time) error {
 	if err := CheckSubject(e.Subject); err != nil {
 		return err
 	}
@@ -72,8 +102,8 @@ func (e *Entry) Check() error {
 		return fmt.Errorf("limit is %.80q; want one such as 1000/minute, or none, or banned", e.Limit)
 	case e.Until.IsZero():
 		return errors.New("until is missing; want the time when the override ends")
-	case e.Until.Sub(e.At) > Longest:
-		return fmt.Errorf("until is %v; want at most 366 days after at, which is %v", e.Until.Format(time.RFC3339), e.At.Format(time.RFC3339))
+	case e.Until.After(latest):
+		return fmt.Errorf("until is %v; want at most 366 days from now", e.Until.Format(time.RFC3339))
 	case len(e.Why) > longestText || len(e.By) > longestText:
 		return fmt.Errorf("why or by is longer than %d bytes; want fewer", longestText)
 	}
@@ -114,21 +144,12 @@ func CheckSubject(s string) error {
 	return nil
 }
 
-// Override is what servers make of an entry that is right.
-func (e *Entry) Override() middleware.Override {
-	o := middleware.Override{Name: e.Why, Until: e.Until, Banned: e.Limit == Banned}
-	if !o.Banned {
-		o.Limit, _ = gcra.ParseLimit(e.Limit)
-	}
-	return o
-}
-
-// Parse reads an entry, and checks it.
-func Parse(field, value string) (e Entry, err error) {
+// Parse reads an entry, and checks it by the clock of the reader.
+func Parse(field, value string, now time.Time) (e Entry, err error) {
 	if err := json.Unmarshal([]byte(value), &e); err != nil {
 		return e, fmt.Errorf("%.160q is no entry: %w", field, err)
 	}
-	if err := e.Check(); err != nil {
+	if err := e.check(now.Add(Longest + Skew)); err != nil {
 		return e, fmt.Errorf("%.160q: %w", field, err)
 	}
 	if e.Field() != field {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
@@ -59,10 +60,10 @@ type Overrides struct {
 	unread  bool                                  // the last look has failed
 }
 
-// override is an override of a subject in one policy, or in all if that is "".
+// override is an entry with its limit.
 type override struct {
-	policy string
-	middleware.Override
+	overrides.Entry
+	limit gcra.Limit
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
@@ -82,16 +83,23 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	return o, nil
 }
 
-// Find is [middleware.Config.Override]: it returns the override of a subject in a policy.
-// One of the policy wins over one of all policies.
+// Find is [middleware.Config.Override]: it returns the override of a subject in a policy. A ban
+// wins over a limit, and a limit that is set for the policy over one for all policies.
 func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
-	for _, one := range (*o.known.Load())[subject] {
-		mayApply := one.policy == policy || one.policy == "" && !ok
-		if mayApply && time.Now().Before(one.Until) {
-			found, ok = one.Override, true
+	var best *override
+	of := (*o.known.Load())[subject]
+	for i := range of {
+		one := &of[i]
+		mayApply := one.Policy == policy || one.Policy == ""
+		if mayApply && time.Now().Before(one.Until) && (best == nil || one.Wins(&best.Entry)) {
+			best = one
 		}
 	}
-	return found, ok
+
+	if best == nil {
+		return middleware.Override{}, false
+	}
+	return middleware.Override{Limit: best.limit, Name: best.Why, Banned: best.Limit == overrides.Banned, Until: best.Until}, true
 }
 
 // InForce returns how many overrides with a limit, and how many bans, this server follows
@@ -102,7 +110,7 @@ func (o *Overrides) InForce() (limits, bans int) {
 		for _, one := range of {
 			switch {
 			case !now.Before(one.Until): // it has ended
-			case one.Banned:
+			case one.Limit == overrides.Banned:
 				bans++
 			default:
 				limits++
@@ -182,21 +190,24 @@ func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	}
 }
 
-// read returns what Redis has, or nil if that has the version that is known.
+// read returns what Redis has, or nil if that has the version that is known. Without a version, as
+// of a hash that somebody has written by hand, any look may find a change.
 func (o *Overrides) read(ctx context.Context, known string) (map[string]string, error) {
 	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
 	if errors.Is(err, redis.Nil) { // there are none yet
 		err = nil
 	}
-	if err != nil || version == known {
+	if err != nil || version != "" && version == known {
 		return nil, err
 	}
 
 	size, err := o.client.HLen(ctx, o.key).Result()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if size > overrides.Most+1 {
+	case size == 0:
+		return map[string]string{}, nil
+	case size > overrides.Most+1:
 		return nil, errors.New("there are more than 10000; want fewer, as the command keeps them")
 	}
 
@@ -209,17 +220,17 @@ func (o *Overrides) read(ctx context.Context, known string) (map[string]string, 
 
 // learn replaces the overrides in use.
 func (o *Overrides) learn(fields map[string]string) {
-	known := map[string][]override{}
+	known, now := map[string][]override{}, time.Now()
 	for field, value := range fields {
 		if field == overrides.Version {
 			continue
 		}
-		e, err := overrides.Parse(field, value)
+		e, err := overrides.Parse(field, value, now)
 		if err != nil {
 			o.log.Report(diag.OverrideBroken, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
 			continue
 		}
-		known[e.Subject] = append(known[e.Subject], override{e.Policy, e.Override()})
+		known[e.Subject] = append(known[e.Subject], override{e, e.GCRA()})
 	}
 	o.known.Store(&known)
 }

@@ -82,8 +82,8 @@ func now(o *fleet.Overrides, policy, subject string) string {
 	}
 }
 
-// An override of a policy wins over one of all policies, and each ends. New has read those
-// that there are.
+// A ban wins over a limit, and a limit of a policy over one of all policies; each ends. New has
+// read those that there are.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	c := redistest.Any(t)
@@ -92,21 +92,24 @@ func TestFind(t *testing.T) {
 	write(t, c, "a", "p", "7/hour", hour)
 	write(t, c, "b", "p", "none", hour)
 	write(t, c, "c", "", "banned", time.Now().Add(-time.Second))
+	write(t, c, "e", "", "none", hour)
+	write(t, c, "e", "p", "3/hour", hour)
+	write(t, c, "e", "q", "banned", hour)
 	o := follow(t, c, nil)
 
-	for name, want := range map[string]string{"p a": "7/hour", "q a": "banned", "p b": "none", "q b": "", "p c": "", "p d": ""} {
+	for name, want := range map[string]string{"p a": "banned", "q a": "banned", "p b": "none", "q b": "", "p c": "", "p d": "", "p e": "3/hour", "q e": "banned", "r e": "none"} {
 		policy, subject, _ := strings.Cut(name, " ")
 		if got := now(o, policy, subject); got != want {
 			t.Errorf("%s: got %q; want %q", name, got, want)
 		}
 	}
-	if limits, bans := o.InForce(); limits != 2 || bans != 1 {
-		t.Errorf("got %d limits and %d bans in force; want 2 and 1", limits, bans)
+	if limits, bans := o.InForce(); limits != 4 || bans != 2 {
+		t.Errorf("got %d limits and %d bans in force; want 4 and 2", limits, bans)
 	}
 
-	write(t, c, "a", "p", "", hour)
+	write(t, c, "a", "", "", hour)
 	write(t, c, "d", "p", "9/hour", hour)
-	is(t, o, "p", "a", "banned")
+	is(t, o, "p", "a", "7/hour")
 	is(t, o, "p", "d", "9/hour")
 	if found, _ := o.Find("p", "d"); found.Name != "test" || !found.Until.Equal(hour) {
 		t.Errorf("got %+v; want the reason and the end", found)
@@ -163,6 +166,20 @@ func TestMostOverrides(t *testing.T) {
 	}
 }
 
+// Servers follow a hash without a version, as somebody may have written it by hand.
+func TestWithoutVersion(t *testing.T) {
+	t.Parallel()
+	c := redistest.Any(t)
+	o := follow(t, c, nil)
+	write(t, c, "k", "", "banned", time.Now().Add(time.Hour))
+	is(t, o, "p", "k", "banned")
+	c.HDel(t.Context(), overrides.Key("rl:"), overrides.Version, "{k}:%")
+	is(t, o, "p", "k", "")
+	write(t, c, "k", "", "banned", time.Now().Add(time.Hour))
+	c.HDel(t.Context(), overrides.Key("rl:"), overrides.Version)
+	is(t, o, "p", "k", "banned")
+}
+
 // A broken entry is skipped, with a line in the log; all others hold.
 func TestBrokenEntries(t *testing.T) {
 	c := redistest.Any(t)
@@ -172,7 +189,7 @@ func TestBrokenEntries(t *testing.T) {
 		"{y}:p":   `{"subject":"y","policy":"p","limit":"banned","at":"2026-01-01T00:00:00Z"}`,
 		"{z}:p":   `{"subject":"k","policy":"p","limit":"1/hour","until":"2026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
 		"{u}:p":   `{"subject":"u","policy":"p","limit":"lots","until":"2026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
-		"{old}:p": `{"subject":"old","policy":"p","limit":"banned","until":"3026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
+		"{old}:p": `{"subject":"old","policy":"p","limit":"banned","until":"9999-01-02T00:00:00Z","at":"9999-01-01T00:00:00Z"}`,
 	} {
 		if err := c.HSet(t.Context(), overrides.Key("rl:"), field, value).Err(); err != nil {
 			t.Fatal(err)
