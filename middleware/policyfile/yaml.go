@@ -53,9 +53,12 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		at, what := fileStart, err.Error()
+		var at position
+		var what string
 		if e := yaml.Error(nil); errors.As(err, &e) {
-			at, what = tokenPosition(e.GetToken()), e.GetMessage()
+			at, what = tokenPosition(e.GetToken()), e.GetMessage() // its Error prints the file
+		} else {
+			at, what = fileStart, err.Error()
 		}
 		ms.addf(at, "this is not YAML: %.80s", what)
 		return nil

@@ -2,6 +2,7 @@ package policyfile_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -33,34 +34,41 @@ func TestParseBounds(t *testing.T) {
 	const much = ": the file has more than 24000 YAML tokens (words, values, marks and comments); want at most that many"
 	const fields = ": the file has more than 4000 fields; want at most that many"
 	for text, want := range map[string]string{
-		fill("", "a:\n"):                   "4001:2" + fields,
-		fill("", "- a\n"):                  "12001:1" + much,
-		below("", "? a\n"):                 "4001:1" + fields,
-		fill("", "#\n"):                    "24001:1" + much,
-		fill("", "["):                      "1:17" + deep,
-		fill("policies:\n  ", "["):         "2:19" + deep,
-		fill("", "{a: "):                   "1:65" + deep,
-		fill("", "- "):                     "1:33" + deep,
-		fill("", "? "):                     "1:33" + deep,
-		fill("", "- ? "):                   "1:33" + deep,
-		below("policies: ", "&a "):         "this is not YAML: ",
-		below("policies: ", "!a "):         "this is not YAML: ",
-		below("policies: ", "*a "):         "this is not YAML: ",
-		below("policies: [", ", "):         "this is not YAML: ",
-		fill("policies: '", "x"):           "this is not YAML: ",
-		below("policies: [", "{}, ") + "]": "the policy is empty",
-		below("policies:\n", "- &a {}\n"):  "more mistakes",
-		fill("policies:\n- key: ", "x"):    `x"; want client or user`,
-		fill("policies:\n- name: ", "é"):   "has 524270 characters; want at most 64",
-		below("", "---\n"):                 "the file is empty",
-		fill("", "\n"):                     "the file is empty",
-		fill("", "\r"):                     "the file is empty",
-		fill("", " "):                      "the file is empty",
-		below("", "#\n"):                   "the file is empty",
-		bomb.String() + "policies: *a20\n": "policies is an alias (*), which is not supported",
-		bomb.String() + good:               `field "a0" is unknown`,
+		fill("", "a:\n"):                             "4001:2" + fields,
+		fill("", "- a\n"):                            "12001:1" + much,
+		below("", "? a\n"):                           "4001:1" + fields,
+		fill("", "#\n"):                              "24001:1" + much,
+		fill("", "["):                                "1:17" + deep,
+		fill("policies:\n  ", "["):                   "2:19" + deep,
+		fill("", "{a: "):                             "1:65" + deep,
+		fill("", "- "):                               "1:33" + deep,
+		fill("", "? "):                               "1:33" + deep,
+		fill("", "- ? "):                             "1:33" + deep,
+		below("policies: ", "&a "):                   "this is not YAML: ",
+		below("policies: ", "!a "):                   "this is not YAML: ",
+		below("policies: ", "*a "):                   "this is not YAML: ",
+		"policies: " + strings.Repeat("&a ", 11_000): "this is not YAML: ",
+		below("policies: [", ", "):                   "this is not YAML: ",
+		fill("policies: '", "x"):                     "this is not YAML: ",
+		below("policies: [", "{}, ") + "]":           "the policy is empty",
+		below("policies:\n", "- &a {}\n"):            "more mistakes",
+		fill("policies:\n- key: ", "x"):              `x"; want client or user`,
+		fill("policies:\n- name: ", "é"):             "has 524270 characters; want at most 64",
+		below("", "---\n"):                           "the file is empty",
+		fill("", "\n"):                               "the file is empty",
+		fill("", "\r"):                               "the file is empty",
+		fill("", " "):                                "the file is empty",
+		below("", "#\n"):                             "the file is empty",
+		bomb.String() + "policies: *a20\n":           "policies is an alias (*), which is not supported",
+		bomb.String() + good:                         `field "a0" is unknown`,
 	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		_, err := policyfile.Parse("p.yaml", []byte(text), funcs)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 150<<20 {
+			t.Errorf("%.50q: allocated %d MB; want 150 at most", text, n>>20)
+		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.50q: got %.300v; want %s", text, err, want)
 		} else if len(err.Error()) > 64<<10 {
