@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -14,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
 // check is the command "check".
 func (c *command) check() *cobra.Command {
-	var known registered
+	var known policyfile.Names
 	var format, against string
 	cmd := &cobra.Command{
 		Use:   "check POLICIES",
@@ -43,7 +43,7 @@ start anew, and which overrides are below the limit that they override.`,
 			r := checked{File: args[0], Mistakes: []mistake{}}
 			now, err := loadPolicies(args[0], known)
 			if err == nil && against != "" {
-				before, err := loadPolicies(against, registered{})
+				before, err := loadPolicies(against, policyfile.Names{})
 				if err != nil {
 					return err
 				}
@@ -60,9 +60,9 @@ start anew, and which overrides are below the limit that they override.`,
 	}
 
 	flags := cmd.Flags()
-	flags.StringSliceVar(&known.keys, "keys", nil, "`names` of the keys that the program registers, such as client,user")
-	flags.StringSliceVar(&known.costs, "costs", nil, "`names` of its costs")
-	flags.StringSliceVar(&known.plans, "plans", nil, "`names` of its plans")
+	flags.StringSliceVar(&known.Keys, "keys", nil, "`names` of the keys that the program registers, such as client,user")
+	flags.StringSliceVar(&known.Costs, "costs", nil, "`names` of its costs")
+	flags.StringSliceVar(&known.Plans, "plans", nil, "`names` of its plans")
 	flags.StringVar(&format, "format", "text", "`form`: text, json or github")
 	flags.StringVar(&against, "against", "", "`file` to compare with")
 	return c.uses(cmd, "json")
@@ -80,12 +80,6 @@ type mistake struct {
 	Column int    `json:"column,omitempty"`
 	Text   string `json:"text"`
 }
-
-// mistakes are the errors of a file, as policyfile joins them.
-type mistakes []error
-
-func (m mistakes) Error() string   { return errors.Join(m...).Error() }
-func (m mistakes) Unwrap() []error { return m }
 
 // add adds the mistakes of policyfile, which begin with file:line:column.
 func (r *checked) add(err error) {
@@ -195,18 +189,19 @@ func (f *policyFile) index(name string) int {
 // changed adds what is different between the policy i and the policy j of an older file.
 func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j int) {
 	p, was := &f.policies[i], &old.policies[j]
-	if now, before := fmt.Sprint(f.fields[i].Key), fmt.Sprint(old.fields[j].Key); now != before {
+	now, before := &f.outlines[i], &old.outlines[j]
+	if now, before := strings.Join(now.Keys, ", "), strings.Join(before.Keys, ", "); now != before {
 		add("policy %s: key was %s and is %s: clients with another key than before start anew, with full buckets", p.Name, before, now)
 	}
 
-	limits, before := f.limits(i), old.limits(j)
-	for _, plan := range slices.Sorted(maps.Keys(merged(limits, before))) {
+	limits, oldLimits := f.limits(i), old.limits(j)
+	for _, plan := range slices.Sorted(maps.Keys(merged(limits, oldLimits))) {
 		what := "limit"
 		if plan != "" {
 			what = "limit of plan " + plan
 		}
 		now, is := limits[plan]
-		then, had := before[plan]
+		then, had := oldLimits[plan]
 		switch {
 		case !had:
 			add("policy %s: %s is new, %v", p.Name, what, now)
@@ -219,9 +214,8 @@ func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j
 		}
 	}
 
-	o, wasO := overridesOf(f.fields[i]), overridesOf(old.fields[j])
-	for _, subject := range slices.Sorted(maps.Keys(merged(o, wasO))) {
-		if now, then := text(o, subject), text(wasO, subject); now != then {
+	for _, subject := range slices.Sorted(maps.Keys(merged(now.Overrides, before.Overrides))) {
+		if now, then := text(now.Overrides, subject), text(before.Overrides, subject); now != then {
 			add("policy %s: override of %s was %s and is %s", p.Name, subject, then, now)
 		}
 	}
@@ -231,7 +225,7 @@ func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j
 		now, then any
 	}{
 		{"routes", p.Routes, was.Routes},
-		{"cost", orDefault(f.fields[i].Cost, 1), orDefault(old.fields[j].Cost, 1)},
+		{"cost", cmp.Or(now.Cost, "1"), cmp.Or(before.Cost, "1")},
 		{"shadow", p.Shadow, was.Shadow},
 		{"anonymous: skip", p.SkipAnonymous, was.SkipAnonymous},
 		{"max_delay", p.MaxDelay, was.MaxDelay},
@@ -246,7 +240,7 @@ func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j
 
 // lowOverrides adds the overrides of a policy that are lower than all its limits.
 func (f *policyFile) lowOverrides(add func(string, ...any), i int) {
-	overrides := overridesOf(f.fields[i])
+	overrides := f.outlines[i].Overrides
 	for _, subject := range slices.Sorted(maps.Keys(overrides)) {
 		below := true
 		for _, base := range f.limits(i) {
@@ -270,16 +264,6 @@ func lower(a, b gcra.Limit) bool {
 	return a.Rate() < b.Rate() || a.IsQuota() == b.IsQuota() && a.Capacity() < b.Capacity()
 }
 
-func overridesOf(f fields) map[string]gcra.Limit {
-	limits := map[string]gcra.Limit{}
-	for _, o := range f.Overrides {
-		for _, subject := range o.Subjects {
-			limits[subject] = o.Limit
-		}
-	}
-	return limits
-}
-
 func text(limits map[string]gcra.Limit, name string) string {
 	if limit, ok := limits[name]; ok {
 		return limit.String()
@@ -288,16 +272,10 @@ func text(limits map[string]gcra.Limit, name string) string {
 }
 
 func merged(a, b map[string]gcra.Limit) map[string]gcra.Limit {
-	all := maps.Clone(a)
+	all := map[string]gcra.Limit{}
+	maps.Copy(all, a)
 	maps.Copy(all, b)
 	return all
-}
-
-func orDefault(v, otherwise any) any {
-	if v == nil {
-		return otherwise
-	}
-	return v
 }
 
 // oneOf lists what is wanted: "a, b or c".

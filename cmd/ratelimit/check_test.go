@@ -63,7 +63,15 @@ func TestCheckNames(t *testing.T) {
 	want(t, 1, []string{"check", name, "--keys", "user,client"}, name+`:2:20: key is "tenant"`)
 	want(t, 1, []string{"check", name, "--costs", "row"}, name+`:2:34: cost is "rows"`)
 	want(t, 1, []string{"check", name, "--plans", "free,pro"}, name+`:2:64: plan is "gold"; want free or pro`)
+
+	quoted := file(t, `{"policies": [{"name": "a", "key": ["tenant"], "cost": "rows", "limit": "9/minute", "plans": {"free": "1/minute", "gold": "5/minute"}}]}`)
+	want(t, 0, []string{"check", quoted, "--keys", "tenant", "--costs", "rows", "--plans", "free,gold"}, "is right")
+	want(t, 0, []string{"check", quoted}, "is right")
+	want(t, 1, []string{"check", quoted, "--plans", "free,pro"}, `plan is "gold"; want free or pro`)
+	want(t, 0, []string{"check", quoted, "--against", name}, "policy a: limit is new, 9/minute", "policy b is removed")
+
 	want(t, 1, []string{"check", "none.yaml"}, "none.yaml")
+	want(t, 1, []string{"check", "/dev/zero"}, "the file has more than 524288 bytes")
 	want(t, 1, []string{"check", file(t, "policies: {")}, ":1:11: ")
 }
 
@@ -86,7 +94,7 @@ func TestCheckAgainst(t *testing.T) {
 
 	got := strings.Split(strings.TrimSpace(want(t, 0, []string{"check", name, "--against", old})), "\n")
 	all := []string{
-		"policy client: key was client and is [user client]: clients with another key than before start anew, with full buckets",
+		"policy client: key was client and is user, client: clients with another key than before start anew, with full buckets",
 		"policy client: limit was 100/minute and is 50/minute burst 10; a bucket is full again when it would have been, or sooner",
 		"policy client: override of ip:198.51.100.0/24 was missing and is 10/minute",
 		"policy client: override of sub:alice was missing and is 10/minute",

@@ -62,7 +62,7 @@ func (e *entry) readOverrides(v value) {
 	}
 
 	slices.SortFunc(o.lengths, func(a, b int) int { return b - a })
-	e.Override = o.find
+	e.Override, e.outline.Overrides = o.find, o.all()
 }
 
 // add reads a subject. Those in seen are repeated.

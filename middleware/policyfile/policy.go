@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type entry struct {
 	plans  map[string]gcra.Limit
 	limits map[position]gcra.Limit // all that are valid, with those of plans and overrides
 	cost   int64                   // 0 unless the file has a number
+
+	outline Outline
 }
 
 const limitForm = "a limit such as 100/minute"
@@ -38,8 +41,7 @@ var failureModes = map[string]middleware.FailureMode{
 }
 
 // readPolicies reads the whole file.
-func readPolicies(file value, funcs Funcs) []middleware.Policy {
-	var entries []*entry
+func readPolicies(file value, funcs Funcs) (entries []*entry) {
 	file.fields(map[string]value{}, field{"policies", "a list of policies", true, func(v value) {
 		if isEmpty(v.node) {
 			v.at = v.key
@@ -50,7 +52,8 @@ func readPolicies(file value, funcs Funcs) []middleware.Policy {
 			}
 		}
 	}})
-	return check(file.mistakes, entries)
+	check(file.mistakes, entries)
+	return entries
 }
 
 // readPolicy reads one policy. It returns nil if it has no fields.
@@ -101,7 +104,7 @@ func (e *entry) readKey(v value) {
 	var keys []keyfunc.Func
 	seen := map[string]position{}
 	for _, v := range items {
-		key, ok := choose(v, e.funcs.Keys)
+		key, ok := e.funcs.key(v)
 		name, _ := stringValue(v.node)
 		switch {
 		case !ok:
@@ -109,6 +112,7 @@ func (e *entry) readKey(v value) {
 			v.errorf("is %s, registered as nil by this program; want a function there", quoted(name))
 		case v.once(seen, name, v.at):
 			keys = append(keys, key)
+			e.outline.Keys = append(e.outline.Keys, name)
 		}
 	}
 	if len(keys) > 0 {
@@ -126,7 +130,8 @@ func (e *entry) readRoutes(v value) {
 
 func (e *entry) readCost(v value) {
 	name, isText := stringValue(v.node)
-	if cost, ok := e.funcs.Costs[name]; ok && isText {
+	if cost, ok := e.funcs.cost(name); ok && isText {
+		e.outline.Cost = name
 		if cost == nil {
 			v.errorf("is %s, registered as nil by this program; want a function there", quoted(name))
 		}
@@ -138,7 +143,7 @@ func (e *entry) readCost(v value) {
 		v.want += ", or " + oneOf(names, name)
 	}
 	if cost, ok := v.integer(1); ok {
-		e.cost = cost
+		e.cost, e.outline.Cost = cost, strconv.FormatInt(cost, 10)
 		e.Cost = func(*http.Request) int64 { return cost }
 	}
 }
@@ -162,7 +167,7 @@ func (e *entry) readMaxDelay(v value) {
 
 func (e *entry) readLimit(v value) {
 	if limit := e.parseLimit(v); limit != gcra.Unlimited() {
-		e.Limit = limit
+		e.Limit, e.outline.Limit = limit, limit
 		return
 	}
 	v.reject() // none is for plans and overrides
@@ -188,9 +193,13 @@ func (e *entry) readPlans(v value) {
 		v.addf(v.at, "this program registers no function for plans; want limit")
 	}
 	e.plans = map[string]gcra.Limit{}
+	e.outline.Plans = e.plans
 	for _, plan := range v.pairs() {
 		name := plan.name
 		plan.name, plan.want = "plan "+quoted(name), limitForm+", or none"
+		if n := e.funcs.names; n != nil && n.Plans != nil && !slices.Contains(n.Plans, name) {
+			v.addf(plan.key, "plan is %s; want %s", quoted(name), oneOf(n.Plans, name))
+		}
 		if limit := e.parseLimit(plan); limit != (gcra.Limit{}) {
 			e.plans[name] = limit
 		}
@@ -244,7 +253,7 @@ func (e *entry) checkLimits() {
 }
 
 // check validates the policies with [middleware.New], and adds positions to its errors.
-func check(ms *mistakes, entries []*entry) []middleware.Policy {
+func check(ms *mistakes, entries []*entry) {
 	var policies []middleware.Policy
 	names := map[string]position{}
 	for _, e := range entries {
@@ -255,12 +264,12 @@ func check(ms *mistakes, entries []*entry) []middleware.Policy {
 	}
 
 	if len(policies) == 0 {
-		return nil
+		return
 	}
 
 	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
 	if err == nil {
-		return policies
+		return
 	}
 
 	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
@@ -280,5 +289,4 @@ func check(ms *mistakes, entries []*entry) []middleware.Policy {
 			v.errorf("%v", m.Err)
 		}
 	}
-	return policies
 }

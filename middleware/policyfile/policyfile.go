@@ -82,7 +82,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Where to change what: policy.go reads the fields of a policy, overrides.go its overrides; yaml.go
+// Where to change what: policy.go reads the fields of a policy, overrides.go its overrides; outline.go
+// describes them without functions; yaml.go
 // bounds and parses the YAML, value.go reads its values, mistakes.go formats errors; watch.go reloads.
 
 // Funcs are the functions that a file may use, by name.
@@ -98,6 +99,8 @@ type Funcs struct {
 	// Costs are the functions for the field cost, which may also be a whole
 	// number.
 	Costs map[string]func(*http.Request) int64
+
+	names *Names // of Describe
 }
 
 // Load reads the policies in the file at path, for [middleware.New] or
@@ -117,17 +120,26 @@ func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 //
 //	policies.yaml:7:10: key is "clint"; want client or user (did you mean client?)
 func Parse(name string, data []byte, funcs Funcs) ([]middleware.Policy, error) {
-	var ms mistakes
+	entries, err := readAll(name, data, funcs)
+	if err != nil {
+		return nil, err
+	}
 	var policies []middleware.Policy
+	for _, e := range entries {
+		policies = append(policies, e.Policy)
+	}
+	return policies, nil
+}
+
+// readAll reads the policies of a file.
+func readAll(name string, data []byte, funcs Funcs) (entries []*entry, err error) {
+	var ms mistakes
 	file := value{mistakes: &ms, at: fileStart, name: "the file", want: "policies: and a list of them"}
 	if file.node = ms.parse(data); file.node != nil {
 		file.at = nodePosition(file.node)
-		policies = readPolicies(file, funcs)
+		entries = readPolicies(file, funcs)
 	} else if len(ms) == 0 {
 		file.errorf("is empty; want %s", file.want)
 	}
-	if err := ms.err(name, data); err != nil {
-		return nil, err
-	}
-	return policies, nil
+	return entries, ms.err(name, data)
 }

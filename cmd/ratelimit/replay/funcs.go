@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
@@ -103,18 +101,14 @@ func plansIn(name string) (map[string]bool, error) {
 		return nil, err
 	}
 
-	var file struct {
-		Policies []struct {
-			Plans map[string]string `yaml:"plans"`
-		} `yaml:"policies"`
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
+	outlines, err := policyfile.Describe(name, data, policyfile.Names{})
+	if err != nil {
 		return nil, err
 	}
 
 	plans := map[string]bool{}
-	for _, p := range file.Policies {
-		for plan := range p.Plans {
+	for _, o := range outlines {
+		for plan := range o.Plans {
 			plans[plan] = true
 		}
 	}

@@ -1,0 +1,84 @@
+package policyfile
+
+import (
+	"maps"
+	"net/http"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// Outline is a policy, and what the file says where the policy has functions: for programs that
+// show or compare files, such as the command ratelimit.
+type Outline struct {
+	Policy middleware.Policy // its functions do nothing, except Override
+
+	Keys      []string              // names
+	Cost      string                // a name or a number; "" if the file has none
+	Limit     gcra.Limit            // zero if the file has only plans
+	Plans     map[string]gcra.Limit // by name
+	Overrides map[string]gcra.Limit // by subject
+}
+
+// Names are those that a program registers. Nil means that every name is one.
+type Names struct{ Keys, Costs, Plans []string }
+
+// Describe is [Parse] without the program: the mistakes are those that a server reports, as far as
+// the names are known. It also reports plans that Plan never returns, which a server cannot know.
+func Describe(name string, data []byte, known Names) ([]Outline, error) {
+	funcs := Funcs{
+		Keys:  map[string]func(*http.Request) (string, error){},
+		Plan:  func(*http.Request) string { return "" },
+		Costs: map[string]func(*http.Request) int64{},
+		names: &known,
+	}
+	for _, key := range known.Keys {
+		funcs.Keys[key] = noKey
+	}
+	for _, cost := range known.Costs {
+		funcs.Costs[cost] = noCost
+	}
+
+	entries, err := readAll(name, data, funcs)
+	if err != nil {
+		return nil, err
+	}
+	var all []Outline
+	for _, e := range entries {
+		e.outline.Policy = e.Policy
+		all = append(all, e.outline)
+	}
+	return all, nil
+}
+
+var noKey = keyfunc.Const("")
+
+func noCost(*http.Request) int64 { return 1 }
+
+// key returns the function of a name in the file.
+func (f *Funcs) key(v value) (keyfunc.Func, bool) {
+	if name, isText := stringValue(v.node); f.names != nil && f.names.Keys == nil && isText && name != "" {
+		return noKey, true
+	}
+	return choose(v, f.Keys)
+}
+
+// cost returns the function of a name in the file, or false if it is none.
+func (f *Funcs) cost(name string) (cost func(*http.Request) int64, ok bool) {
+	if f.names != nil && f.names.Costs == nil && name != "" {
+		return noCost, true
+	}
+	cost, ok = f.Costs[name]
+	return cost, ok
+}
+
+// all returns the limits by subject.
+func (o *overrides) all() map[string]gcra.Limit {
+	all := maps.Clone(o.keys)
+	for network, limit := range o.networks {
+		all[subject.Key(network)] = limit
+	}
+	return all
+}
