@@ -50,11 +50,11 @@ func (p *parser) parse(line []byte) (entry, error) {
 //
 // The virtual host may be in front, as in Apache's vhost_combined.
 func (p *parser) common(line []byte) (e entry, err error) {
-	client, rest, _ := bytes.Cut(line, []byte(" "))
-	ident, rest, _ := bytes.Cut(rest, []byte(" ")) // of identd, always "-"
+	client, rest := cutList(line)
+	ident, rest := cutList(rest) // of identd, always "-"
 
 	// Some servers write their own host in front of the client.
-	if (isAddr(ident) || string(ident) == unixClient) && !isAddr(client) {
+	if isList(ident) && !isList(client) || (isAddr(ident) || string(ident) == unixClient) && !isAddr(client) && !isList(client) {
 		if !isHost(client) {
 			if _, err := prefixOf(line); err != nil {
 				return e, err
@@ -62,7 +62,7 @@ func (p *parser) common(line []byte) (e entry, err error) {
 			return e, errPrefix
 		}
 		e.host, client = string(client), ident
-		ident, rest, _ = bytes.Cut(rest, []byte(" "))
+		ident, rest = cutList(rest)
 	}
 
 	user, when, rest := cutTime(rest)
@@ -70,6 +70,9 @@ func (p *parser) common(line []byte) (e entry, err error) {
 		return e, unsupportedFormat(line)
 	}
 
+	if client, err = p.fields.hop(client); err != nil {
+		return e, err
+	}
 	if err := checkPrefix(line, client, ident, user); err != nil {
 		return e, err
 	}
@@ -90,6 +93,39 @@ func (p *parser) common(line []byte) (e entry, err error) {
 		e.user = string(user)
 	}
 	return e, nil
+}
+
+// cutList returns the first word of a line, with the words behind it while it ends in a comma:
+// X-Forwarded-For is a list of addresses.
+func cutList(line []byte) (list, rest []byte) {
+	for end := 0; ; end++ {
+		i := bytes.IndexByte(line[end:], ' ')
+		if i < 0 {
+			return line, nil
+		}
+		if end += i; end == 0 || line[end-1] != ',' {
+			return line[:end], line[end+1:]
+		}
+	}
+}
+
+func isList(client []byte) bool { return bytes.IndexByte(client, ',') >= 0 }
+
+// hop returns the client, of a list the entry that --hops says. Clients write what they like to the
+// left of it, and to the right of it are proxies.
+func (f *fields) hop(client []byte) ([]byte, error) {
+	if !isList(client) {
+		return client, nil
+	}
+	switch list := bytes.Split(client, []byte(",")); {
+	case f.hops == 0:
+		return nil, errors.New("the client is a list of addresses, as of X-Forwarded-For; want --hops n, as keyfunc.TrustedHops: " +
+			"the nth from the right, if n proxies append to the list")
+	case f.hops > len(list):
+		return nil, fmt.Errorf("the client is a list of %d addresses; want at least as many as --hops, which is %d", len(list), f.hops)
+	default:
+		return bytes.TrimSpace(list[len(list)-f.hops]), nil
+	}
 }
 
 // isAddr reports whether the word is an address without a port.

@@ -73,6 +73,33 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// In a list of addresses the client is the one that --hops says, and without that an error: the last
+// may be a proxy, in which all clients would be one.
+func TestListOfAddresses(t *testing.T) {
+	const request = ` [20/Nov/2026:13:55:36 +0000] "GET /hello HTTP/1.1" 200 18`
+	for line, want := range map[string][3]string{ // clients by --hops; "" for an error
+		"203.0.113.9, 10.0.0.1 - alice" + request:                                             {"", "10.0.0.1", "203.0.113.9"},
+		"2001:db8::9,10.0.0.1 - -" + request:                                                  {"", "10.0.0.1", "2001:db8::9"},
+		"junk, , 203.0.113.9, 10.0.0.1 - a, b" + request:                                      {"", "10.0.0.1", "203.0.113.9"},
+		"api.example:443 203.0.113.9, 10.0.0.1 - -" + request:                                 {"", "10.0.0.1", "203.0.113.9"},
+		"203.0.113.9 - a, b" + request:                                                        {"203.0.113.9", "203.0.113.9", "203.0.113.9"},
+		"x y, 203.0.113.9, 10.0.0.1, 10.0.0.2 z" + request:                                    {},
+		`{"time":1795182936,"remote_addr":"203.0.113.9, 10.0.0.1","method":"GET","path":"/"}`: {"", "10.0.0.1", "203.0.113.9"},
+	} {
+		for hops, want := range want {
+			p := newParser()
+			p.fields.hops = hops
+			e, err := p.parse([]byte(line))
+			if e.client != want && err == nil || (err != nil) != (want == "") {
+				t.Errorf("%s, --hops %d: got %q, %v; want %q", line, hops, e.client, err, want)
+			}
+			if err != nil && hops == 0 && strings.HasPrefix(line, "203") && !strings.Contains(err.Error(), "want --hops n") {
+				t.Errorf("%s: got %v; want that --hops helps", line, err)
+			}
+		}
+	}
+}
+
 func described(e *entry) string {
 	user := e.user
 	if user == "" {

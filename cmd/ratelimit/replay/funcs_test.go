@@ -45,8 +45,8 @@ func TestReportUnknowns(t *testing.T) {
 		want                string // "" for none of the three
 	}{
 		{byClient, "", from("192.0.2.7", "") + from("[2001:db8::1]:443", ""), ""},
-		{byClient, "", from("10.1.2.3, 10.0.0.1", "") + from("unix", "") + from("192.0.2.7", ""),
-			`2 (66.67 %) of the requests have a client that is not an address, such as "10.1.2.3, 10.0.0.1": they count as anonymous.`},
+		{byClient, "", from("10.1.2.3.4", "") + from("unix", "") + from("192.0.2.7", ""),
+			`2 (66.67 %) of the requests have a client that is not an address, such as "10.1.2.3.4": they count as anonymous.`},
 		{byClient, "", strings.Replace(lineAt(1, "x"), "192.0.2.7", "host.example", 1), `1 (100.00 %) of the requests have a client that is not an address, such as "host.example"`},
 		{byUser, "", from("unix", ""), ""},
 		{byPlan, "", from("192.0.2.7", "free") + from("192.0.2.7", "pro"), ""},

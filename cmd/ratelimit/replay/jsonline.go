@@ -28,6 +28,7 @@ type fields struct {
 	names [fieldsCount]string   // comma-separated, the best first
 	known map[string]namedField // by path: "time", "request.uri"
 	inner map[string]bool       // objects that contain fields: "request"
+	hops  int                   // --hops
 }
 
 type namedField struct{ field, rank int }
@@ -109,6 +110,9 @@ func (p *parser) object(line []byte) (e entry, err error) {
 	client := value(fieldClient)
 	if client == nil {
 		return e, missing(fieldClient)
+	}
+	if client, err = p.fields.hop(client); err != nil {
+		return e, err
 	}
 	e.client, e.user, e.plan, e.host = string(client), string(value(fieldUser)), string(value(fieldPlan)), string(value(fieldHost))
 	if e.user == "-" { // nginx's word for no user

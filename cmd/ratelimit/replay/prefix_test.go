@@ -17,6 +17,7 @@ const (
 	clfVhost   = `www.example.com:443 ` + clfRequest
 	clfSocket  = `unix: - - [21/Nov/2026:22:49:02 +0000] "GET /unix HTTP/1.1" 200 2 "-" "curl/7.88.1"`
 	clfIPv6    = `2001:db8::1 - alice [21/Nov/2026:22:49:02 +0000] "GET /hello HTTP/1.1" 200 2 "-" "curl/7.88.1"`
+	clfList    = `203.0.113.9, 2001:db8::1 - - [21/Nov/2026:22:49:02 +0000] "GET /hello HTTP/1.1" 200 2 "-" "curl/7.88.1"`
 	jsonLines  = `{"time":"2026-11-21T22:49:02Z","client":"127.0.0.1","method":"GET","path":"/hello"}`
 )
 
@@ -39,13 +40,13 @@ func TestPrefixes(t *testing.T) {
 		{"2026-11-21T22:49:02.123456+00:00 192.0.2.1 nginx[7]: ", "the line has a prefix of rsyslog"},
 		{"<134>1 2026-11-21T22:49:02.123456+00:00 web1 haproxy 16599 - - ", "the line has a prefix of syslog (RFC 5424)"},
 	} {
-		for _, line := range []string{clfRequest, clfUser, clfHost, clfVhost, clfSocket, clfIPv6, jsonLines} {
+		for _, line := range []string{clfRequest, clfUser, clfHost, clfVhost, clfSocket, clfIPv6, clfList, jsonLines} {
 			testPrefix(t, c.prefix, line, c.want)
 		}
 	}
 
-	for _, prefix := range []string{"web nginx: ", "10.0.0.5 nginx: ", "from web1 at noon, "} {
-		for _, line := range []string{clfRequest, clfVhost, clfIPv6} {
+	for _, prefix := range []string{"web nginx: ", "10.0.0.5 nginx: ", "from web1 at noon: "} {
+		for _, line := range []string{clfRequest, clfVhost, clfIPv6, clfList} {
 			testPrefix(t, prefix, line, "the line has a prefix before the client")
 		}
 	}
@@ -77,8 +78,14 @@ func testPrefix(t *testing.T, prefix, line, want string) {
 	out, err := shell.CombinedOutput()
 	if got := strings.TrimSpace(string(out)); err != nil || !strings.HasSuffix(line, got) || got == "" {
 		t.Errorf("%s: %s makes of it %s, %v; want %s", prefix+line, command, got, err, line)
-	} else if _, err := newParser().parse([]byte(got)); err != nil {
-		t.Errorf("%s: got %v", got, err)
+		return
+	}
+
+	p := newParser()
+	p.fields.hops = 2
+	e, err = p.parse([]byte(strings.TrimSpace(string(out))))
+	if err != nil || line == clfList && e.client != "203.0.113.9" {
+		t.Errorf("%s: got client %q, %v", out, e.client, err)
 	}
 }
 

@@ -70,6 +70,7 @@ func (s *settings) addFlags(flags *pflag.FlagSet) {
 	flags.Func("cost", "use a `number` for a cost that your program registers, as in rows=10", s.funcs.addCost)
 	flags.Func("route", "a `pattern` of the application's routes, such as \"GET /users/{id}\"; repeat it for each", s.funcs.routes.add)
 	flags.StringVar(&s.funcs.plan, "plan", "", "the `name` of the plan of requests whose line has none")
+	flags.IntVar(&s.fields.hops, "hops", 0, "where the log has a list of addresses: the `number` of proxies that append to it, as in keyfunc.TrustedHops")
 	flags.Float64Var(&s.atMost, "at-most", 1, "`percent` of subjects that a suggested limit may deny something")
 	flags.StringVar(&s.out, "out", "", "draw replay.png and replay.svg in this `folder`")
 	flags.StringVar(&s.write, "write", "", "write the policies with the suggested limits into this new `file`")
@@ -97,6 +98,8 @@ func (s *settings) check() error {
 		return errors.New("--policies is missing; want a file, see -h")
 	case !(s.atMost >= 0 && s.atMost < 100):
 		return fmt.Errorf("--at-most is %v; want a percentage from 0 to less than 100", s.atMost)
+	case s.fields.hops < 0:
+		return fmt.Errorf("--hops is %d; want 1 or more", s.fields.hops)
 	case len(s.files) == 0:
 		return errors.New("no log is given; want files, or - for standard input")
 	case len(s.files) > maxFiles:
