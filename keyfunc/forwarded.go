@@ -100,12 +100,14 @@ func AddrHeader[P string | netip.Prefix](name string, prefixes ...P) Func {
 	trusted := mustNetworks("AddrHeader", prefixes)
 
 	return func(r *http.Request) (string, error) {
-		client := peerAddr(r)
+		client, values := peerAddr(r), r.Header[name]
 		if trusted.contain(client) {
-			if addr, ok := parseAddr(onlyValue(r, name)); ok {
-				client = addr
+			if len(values) == 1 { // a proxy that sets the header leaves one
+				if addr, ok := parseAddr(values[0]); ok {
+					client = addr
+				}
 			}
-		} else if nearby(client) && len(r.Header[name]) > 0 {
+		} else if nearby(client) && len(values) > 0 {
 			reportProxy(r, client, name, "keyfunc.AddrHeader reads only from the networks it lists", fmt.Sprintf("keyfunc.AddrHeader(%q, %q)", name, client))
 		}
 		return addrKey(client), nil

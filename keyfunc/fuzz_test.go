@@ -138,8 +138,11 @@ func FuzzJWTSubject(f *testing.F) {
 			t.Errorf("token %q: got %q, then %q", token, got, again)
 		}
 
-		// golang-jwt alone gives the same subject. Spaces around a token are not part of it.
-		want, bare := "", strings.Trim(token, " ")
+		// golang-jwt alone gives the same subject. The token ends at a space.
+		want, bare := "", ""
+		if fields := strings.Fields(token); len(fields) > 0 {
+			bare = fields[0]
+		}
 		if parsed, err := parser.Parse(bare, secretKey); err == nil && len(bare) <= 16<<10 {
 			_, critical := parsed.Header["crit"]
 			if subject, err := parsed.Claims.GetSubject(); err == nil && subject != "" && !critical {

@@ -11,15 +11,6 @@ import (
 // bounds the work for one request.
 const maxCredential = 16 << 10
 
-// onlyValue returns the value of a header that occurs exactly once, otherwise "": of two
-// values, other servers may have used either. The name is in canonical form.
-func onlyValue(r *http.Request, name string) string {
-	if values := r.Header[name]; len(values) == 1 {
-		return values[0]
-	}
-	return ""
-}
-
 // mustHeaderName returns the name in canonical form. It panics with the constructor's
 // name if the header's is not a token (RFC 9110, section 5.6.2).
 func mustHeaderName(constructor, name string) string {

@@ -33,9 +33,9 @@ func Subject(get func(context.Context) string) Func {
 // up and reports whether it is known. All API keys of one owner share a bucket, "key:"
 // and the owner's name; APIKey neither stores nor logs the API key itself.
 //
-// A request with an unknown API key is anonymous. So is one whose header is missing or
-// occurs twice, whose API key is above 16 KiB, or whose owner has no name. Put a limit by
-// address before it, against guessing.
+// The first value of the header counts, as for Header.Get. A request with an unknown API key, one
+// above 16 KiB or one whose owner has no name is anonymous. Put a limit by address before it,
+// against guessing.
 //
 // The request waits for owner, which gets its context: keep it fast, and compare secrets in
 // constant time or by their hash. If a failed look-up should follow the
@@ -46,7 +46,7 @@ func APIKey(header string, owner func(ctx context.Context, apiKey string) (name 
 		panic("keyfunc.APIKey: nil owner; want a function that looks up the owner of a key")
 	}
 	return func(r *http.Request) (string, error) {
-		apiKey := onlyValue(r, header)
+		apiKey := r.Header.Get(header)
 		if apiKey == "" || len(apiKey) > maxCredential {
 			return "", nil
 		}

@@ -79,8 +79,11 @@ func TestAPIKey(t *testing.T) {
 		{[]string{"nameless"}, "", 1},
 		{nil, "", 0},
 		{[]string{""}, "", 0},
-		{[]string{"s3cret", "s3cret"}, "", 0},
-		{[]string{"s3cret", "unknown"}, "", 0},
+		{[]string{"", "s3cret"}, "", 0},
+		// Of two lines, the first.
+		{[]string{"s3cret", ""}, "key:acme", 1},
+		{[]string{"s3cret", "other"}, "key:acme", 1},
+		{[]string{"unknown", "s3cret"}, "", 1},
 		{[]string{strings.Repeat("a", 1<<20)}, "", 0},
 	} {
 		r := request(client)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -22,41 +24,28 @@ const (
 	maxCachedKey = 1 << 10 // bytes of the longest key in the cache
 )
 
-// JWTSubject counts by the subject of a valid bearer token in the Authorization header
-// (RFC 6750). The key is "sub:" with issuer and subject, since a subject may be unique
-// only for its issuer (RFC 7519, section 4.1.2).
+// JWTSubject counts by the subject of a valid bearer token. The key is "sub:" with issuer and
+// subject, since a subject may be unique only for its issuer (RFC 7519, section 4.1.2).
 //
 //	keyfunc.JWTSubject(keys, []string{"RS256"},
 //		jwt.WithIssuer("https://login.example.com"), jwt.WithAudience("api"))
 //
-// keys returns the key that verifies a token, and methods are the accepted algorithms. Give
-// those that your issuer uses, and use each key with one algorithm only (RFC 8725, section
-// 3.1). Issuer, audience, leeway and clock are options. A token without an expiry (exp) is
-// never valid. Without an option for the audience, tokens for other services of the issuer
-// are valid too. If your issuer signs tokens for other purposes (logout+jwt, ID tokens), let
-// keys return an error unless t.Header["typ"] is the expected type (RFC 8725, section 3.11).
+// keys returns the key that verifies a token, and methods are the algorithms that your issuer
+// uses. Without an option for the audience, tokens for other services of the issuer count too.
 //
-// A request with an invalid token is anonymous and not an error: for example a token that is
-// forged, expired, not valid yet (nbf), rejected by an option, without a subject or with one
-// that is not a string, with critical extensions (crit), above 16 KiB, or in a header that
-// occurs twice. The same holds if keys returns an error, also if a key server does not answer:
-// the client chooses the key's name (kid), and must not be able to cause an error.
+// The token is in the first Authorization header: "Bearer" in any case, one character, and the
+// token, or the token alone. Use [Subject] behind an authentication that reads tokens from other
+// places or in other forms; docs/keys.md names some.
 //
-// If keys returns an empty []byte, the token is invalid: with an empty HMAC key every
-// client could sign tokens. An HMAC key should be at least
-// as long as the hash, 32 bytes for HS256 (RFC 7518, section 3.2); JWTSubject does not
-// check that.
+// A request with an invalid token is anonymous, also if it has no exp, no subject or critical
+// extensions (crit), is above 16 KiB, or keys returns an error or an empty key: the client chooses
+// what keys reads. JWTSubject does not authenticate, and does not bound the checks of invented
+// tokens: put a limiter by address in front.
 //
-// Up to 16,384 valid tokens are cached by their hash, and of these exp, nbf and, with
-// jwt.WithIssuedAt, iat are checked again. So tokens of a withdrawn signing key may count for
-// their subject until they expire. JWTSubject does not authenticate: authenticate as if it was
-// not there.
+// Up to 16,384 valid tokens are cached by their hash; exp, nbf and, with jwt.WithIssuedAt, iat are
+// checked again. A token of a withdrawn signing key may count until it expires.
 //
-// A limiter by address in front of the one with this key bounds the checks of invented tokens
-// from one address; a policy of the same limiter does not.
-//
-// JWTSubject panics if there are no methods, if golang-jwt does not know one, and if one is
-// "none".
+// JWTSubject panics if there are no methods, or one is "none" or unknown to golang-jwt.
 func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
 	mustMethods(keys, methods)
 	v := newVerifier(keys, methods, opts...)
@@ -233,13 +222,26 @@ func isEmptyKey(key jwt.VerificationKey) bool {
 	return ok && len(bytes.Trim(secret, "\x00")) == 0
 }
 
-// bearer returns the token in the Authorization header, "" if there is none.
+// bearer returns the token in the first Authorization header, "" if there is none. It accepts what
+// any of Go's authentications does, so that a client cannot be nobody here and somebody there: all
+// skip one character after the scheme, or spaces, and golang-jwt's also takes a token alone.
 func bearer(r *http.Request) string {
-	scheme, token, _ := strings.Cut(onlyValue(r, "Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	const scheme = "Bearer"
+	token := strings.TrimSpace(r.Header.Get("Authorization"))
+	alone := len(token) < len(scheme) || !strings.EqualFold(token[:len(scheme)], scheme)
+	if !alone {
+		token = token[len(scheme):]
+		_, separator := utf8.DecodeRuneInString(token)
+		token = strings.TrimSpace(token[separator:])
+	}
+
+	if end := strings.IndexFunc(token, unicode.IsSpace); end >= 0 {
+		token = token[:end]
+	}
+	if alone && strings.Count(token, ".") != 2 { // another scheme, such as Basic
 		return ""
 	}
-	return strings.Trim(token, " ")
+	return token
 }
 
 // mustMethods panics on arguments with which no token, or every token, would be valid.

@@ -240,15 +240,23 @@ func TestJWTSubjectHeader(t *testing.T) {
 		{[]string{""}, ""},
 		{[]string{"Bearer"}, ""},
 		{[]string{"Bearer "}, ""},
-		{[]string{token}, ""},
 		{[]string{"Bearer" + token}, ""},
 		{[]string{"Basic " + token}, ""},
 		{[]string{"Bearer " + token + ", Bearer " + token}, ""},
-		{[]string{"Bearer " + token + " x"}, ""},
-		// Of two lines, other servers may use the other one.
-		{[]string{"Bearer " + token, "Bearer " + token}, ""},
-		{[]string{"Bearer " + token, "Basic x"}, ""},
+
+		// What any of Go's authentications accepts.
+		{[]string{token}, aliceKey},
+		{[]string{"bEaReR_" + token}, aliceKey},
+		{[]string{"Bearer\t" + token}, aliceKey},
+		{[]string{"Bearer\xff" + token}, aliceKey},
+		{[]string{"\u00a0Bearer\u00a0 \t" + token + "\t"}, aliceKey},
+		{[]string{"Bearer" + strings.Repeat(" ", 20<<10) + token + " x"}, aliceKey},
+
+		// Of two lines, the first.
+		{[]string{"Bearer " + token, ""}, aliceKey},
+		{[]string{"Bearer " + token, "Bearer x"}, aliceKey},
 		{[]string{"", "Bearer " + token}, ""},
+		{[]string{"Bearer x", "Bearer " + token}, ""},
 	} {
 		r := request(client)
 		r.Header["Authorization"] = tt.lines

@@ -43,6 +43,8 @@ func TestThroughALimiter(t *testing.T) {
 			good, 1, []diag.Code{diag.JWTEmptyKey}},
 		{"another secret, a hundred times", keyfunc.First(keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("another secret of 32 bytes or more"), nil }, []string{"HS256"}), keyfunc.RemoteAddr),
 			good, 100, []diag.Code{diag.JWTNoneVerifies}},
+		{"basic authentication, a hundred times", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}),
+			"Basic YWxpY2U6", 100, []diag.Code{diag.AnonymousOnly}},
 		{"a Keyfunc that fails", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { panic("no keys") }, []string{"HS256"}),
 			good, 99, nil},
 		{"a route that is not known", keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route), "", 100, []diag.Code{diag.RouteUnknown}},

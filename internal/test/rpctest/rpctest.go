@@ -54,7 +54,7 @@ func Keys(t *testing.T, path string, serve Serve) {
 		{"TrustedProxies", keyfunc.TrustedProxies("127.0.0.0/8"), http.Header{"X-Forwarded-For": {"192.0.2.1", "192.0.2.7"}}, "ip:192.0.2.7"},
 		{"TrustedProxies, another peer", keyfunc.TrustedProxies("10.0.0.0/8"), http.Header{"Forwarded": {"for=192.0.2.7"}}, "ip:127.0.0.1"},
 		{"APIKey", team, http.Header{"X-Api-Key": {"k1"}}, "key:team"},
-		{"APIKey twice", team, http.Header{"X-Api-Key": {"k1", "k2"}}, ""},
+		{"APIKey twice", team, http.Header{"X-Api-Key": {"k1", "k2"}}, "key:team"},
 		{"JWTSubject", keyfunc.JWTSubject(hmacKey, []string{"HS256"}), http.Header{"Authorization": {"Bearer " + token}}, "sub:|bob"},
 		{"Subject", keyfunc.Subject(func(ctx context.Context) string { s, _ := ctx.Value(userKey{}).(string); return s }), nil, "sub:alice"},
 		{"Route", keyfunc.Route, nil, "route:" + path},

@@ -15,26 +15,26 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// echo-jwt leaves the verified token in echo's context, under "user".
+// echoUser is the key of docs/keys.md: echo-jwt leaves the verified token in echo's context, under "user".
+var echoUser = ratelimit.KeyFrom(func(c echo.Context) (string, error) {
+	token, ok := c.Get("user").(*jwt.Token)
+	if !ok {
+		return "", errors.New("no token: is echo-jwt in front?")
+	}
+
+	subject, err := token.Claims.GetSubject()
+	if err == nil && subject == "" {
+		err = errors.New("no subject: does the issuer set sub?")
+	}
+	return subject, err
+})
+
 func TestEchoJWT(t *testing.T) {
 	secret := []byte("a secret that is long enough for HS256")
-	user := ratelimit.KeyFrom(func(c echo.Context) (string, error) {
-		token, ok := c.Get("user").(*jwt.Token)
-		if !ok {
-			return "", errors.New("no token: is echo-jwt in front?")
-		}
-
-		subject, err := token.Claims.GetSubject()
-		if err == nil && subject == "" {
-			err = errors.New("no subject: does the issuer set sub?")
-		}
-		return subject, err
-	})
-
 	e := echo.New()
 	e.Use(
 		echojwt.JWT(secret),
-		ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "user", Key: user, Limit: gcra.PerMinute(1)}),
+		ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "user", Key: echoUser, Limit: gcra.PerMinute(1)}),
 	)
 
 	e.GET("/hello", func(c echo.Context) error { return c.String(http.StatusOK, "hello") })
