@@ -119,10 +119,16 @@ func Down(err error) bool {
 	return explain(text.Error()).down && !(Unknown(err) && strings.Contains(text.Error(), "user_script:"))
 }
 
-// Unknown reports whether an error reply is none of those that this package explains.
+// IsReply reports whether an error is one that the server has answered.
+func IsReply(err error) bool {
+	var text redis.Error
+	return errors.As(err, &text) && !errors.Is(err, redis.Nil)
+}
+
+// Unknown reports whether an error is a reply, and none of those that this package explains.
 func Unknown(err error) bool {
 	var text redis.Error
-	return !errors.Is(err, redis.Nil) && errors.As(err, &text) && explain(text.Error()).prefix == ""
+	return IsReply(err) && errors.As(err, &text) && explain(text.Error()).prefix == ""
 }
 
 // commandError returns the error of the command that failed, without "ERR " and without what Redis

@@ -2,13 +2,13 @@ package send
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/kind"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -19,6 +19,7 @@ import (
 //  2. size, charges and bytes are sums over all requests in the scripts; takes is true if one of them takes.
 //  3. All requests have been sent before, or none: those that have are closer to their deadlines than others, and the
 //     earliest deadline ends the call for all.
+//  4. A batch that is late is not used again: expire reads it, and so may the client, which still waits.
 type batch struct {
 	scripts []script
 	n       int
@@ -26,7 +27,7 @@ type batch struct {
 	way     way
 	client  redis.UniversalClient // of the server, or the one that finds it
 	node    *redis.Client         // of the server, if it is one of several
-	test    *keyTest              // is sent too
+	probe   *kind.Probe           // is sent too
 	done    func(error)           // for the breaker to count the result
 
 	sent     int64 // the time before the call
@@ -40,13 +41,14 @@ type batch struct {
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
 	undecided []*Request // have not run, and are sent in another way
-	notRunErr error      // why a script has not run
-	tested    *keyTest   // test, when it is over
+	notRun    error      // why a script has not run
+	over      bool       // the call has ended in time, and the probe has its answers
 
 	// What a call that is late needs.
 	batcher *batcher
 	timer   *time.Timer   // calls expire
 	expired chan struct{} // closed then
+	late    bool          // expire has answered the requests, and given away the place of the sender
 }
 
 // The bounds of a batch, so that it never holds Redis up for long. A request with more
@@ -108,7 +110,7 @@ func (b *batch) add(q *Request, w way) bool {
 
 	b.way, b.node = w, q.node
 	if w == byNode {
-		b.several = b.several || Tag(q.Keys[0]) != Tag(s.texts[0])
+		b.several = b.several || Tag(q.Keys[0]) != Tag(s.requests[0].Keys[0])
 	}
 	for i := range q.Charges {
 		b.takes = b.takes || q.Charges[i].Takes()
@@ -135,37 +137,35 @@ func (b *batch) requests() iter.Seq[*Request] {
 	}
 }
 
+// write makes the commands, before the batch can expire: the callers of its requests may leave then, and nothing of these
+// is read any more.
+func (b *batch) write() {
+	for i := range b.scripts[:b.n] {
+		b.scripts[i].write(b.way.form(b))
+	}
+}
+
 // send makes the call.
 func (b *batch) send(ctx context.Context) {
 	b.noAnswer = rediskit.Call(func() error { return b.way.send(ctx, b) })
 }
 
-// errNotRun is the error of a request that has not run, until it is sent in another way.
-var errNotRun = errors.New("not run in this way")
-
-// deliver sets the answers of the requests. It returns an error of the scripts, if possible one that means an outage.
-// Scripts that are sent again count as without error.
+// deliver sets what came of the requests. It returns an error of the scripts, if possible one that means an outage. Scripts
+// that are sent again count as without error.
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
-		s := &b.scripts[i]
-		if now := s.deliver(b.noAnswer); now != 0 {
+		now, scriptErr, notRun := b.scripts[i].deliver(b.way, b.noAnswer)
+		if now != 0 {
 			b.batcher.sender.Clock.Learn(now, b.sent)
 		}
-		switch {
-		case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
-			s.err = nil // the requests have it, see batcher.sendLater
-		case s.err != nil && b.way.notRun(s):
-			for _, q := range s.requests {
-				q.Err = errNotRun
-			}
-			b.notRunErr, s.err = s.err, nil
+		if notRun != nil {
+			b.notRun = notRun
 		}
-
-		if err == nil || rediskit.Down(s.err) {
-			err = s.err
+		if err == nil || rediskit.Down(scriptErr) {
+			err = scriptErr
 		}
 	}
 
-	b.tested = b.test
+	b.over = true
 	return err
 }

@@ -1,6 +1,7 @@
 package send
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -9,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/kind"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -35,8 +36,11 @@ type batcher struct {
 
 	mu       sync.Mutex
 	waiting  []*Request // in the order of their deadlines, behind those that were sent before
-	shown    shown      // of the server, see way.go
 	inFlight int
+
+	// What the server has shown of itself: a single one or a shard, or a node of a cluster.
+	single   kind.State
+	crossing kind.Crossing
 }
 
 // maxInFlight is how many batches of a batcher may be in flight: while Redis works on one, the next is being written and
@@ -84,19 +88,13 @@ func (b *batcher) submit(q *Request, inline bool) {
 // sendLoop sends batches until no request waits.
 func (b *batcher) sendLoop() {
 	batch := getBatch()
-
 	for {
 		// Let callers submit that are about to. With few callers, this is what fills a batch.
 		runtime.Gosched()
-		if b.fill(batch); batch.n == 0 {
-			batches.Put(batch)
+		if !b.fill(batch) {
 			return
 		}
-
-		if !b.call(batch) {
-			return // without giving the batch back
-		}
-		batch.reset()
+		b.call(batch)
 
 		// Let the callers that have their answers run and submit again: the yield above may come on another thread than
 		// the one they wait for.
@@ -108,20 +106,21 @@ func (b *batcher) sendLoop() {
 // request as much as its round trip. The client must return when the context ends.
 func (b *batcher) sendInline() {
 	batch := getBatch()
-	if b.fill(batch); batch.n > 0 {
-		if !b.call(batch) {
-			return // without giving the batch back
-		}
-		batch.reset()
-		b.handOff()
+	if b.fill(batch) {
+		b.call(batch)
+		b.leave(batch)
 	}
-	batches.Put(batch)
 }
 
-// fill moves waiting requests into the batch. Those whose time is up are answered with an error instead, and those of several
-// subjects are split if they would be sent by subject. If the batch stays empty, the sender must leave: fill has taken it out
-// of inFlight.
-func (b *batcher) fill(batch *batch) {
+// fill moves waiting requests into the batch, which is new or over. Those whose time is up are answered with an error
+// instead, and those of several subjects are split if they would be sent by subject. It reports false if the batch stays
+// empty or was late: then the sender has lost its place, and the batch is not its own any more.
+func (b *batcher) fill(batch *batch) bool {
+	if batch.late {
+		return false
+	}
+	batch.reset()
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -141,37 +140,36 @@ func (b *batcher) fill(batch *batch) {
 		}
 
 		if batch.n > 0 {
-			batch.client, batch.test, batch.sent = b.sender.clientOf(batch.node), b.newTest(now), now
+			batch.batcher, batch.client, batch.probe, batch.sent = b, b.sender.clientOf(batch.node), b.newProbe(now), now
 		}
 	}
 
 	b.waiting = slices.Delete(b.waiting, 0, n)
 	if batch.n == 0 {
 		b.inFlight--
+		batches.Put(batch)
+		return false
 	}
+	return true
 }
 
 // call sends the batch and answers its requests. If the server has not answered by the first deadline, all get an error at
-// once, see expire. call then returns false, after the client has returned. Such a batch is not used again: expire may still
-// be reading it.
-func (b *batcher) call(batch *batch) (inTime bool) {
+// once, see expire; call returns after the client has.
+func (b *batcher) call(batch *batch) {
 	if !b.begin(batch) {
-		return true
+		return
 	}
 
 	ctx := &callContext{context.Background(), b.sender.Clock.Time(batch.deadline), nil}
 	if b.sender.inline {
 		ctx.done = batch.expired
 	}
-	batch.batcher = b
+	batch.write()
 	batch.timer.Reset(tat.Duration(batch.deadline - batch.sent))
 	batch.send(ctx)
-	if !batch.timer.Stop() {
-		return false
+	if batch.late = !batch.timer.Stop(); !batch.late {
+		b.end(batch, batch.deliver())
 	}
-
-	b.end(batch, batch.deliver())
-	return true
 }
 
 // expire answers the requests of a batch that is late, and ends its sender, although the client may still wait.
@@ -179,10 +177,10 @@ func (b *batch) expire() {
 	close(b.expired)
 	err := rediskit.NoAnswer(b.batcher.sender.Timeout)
 	for q := range b.requests() {
-		q.Err = &failure{err}
+		q.outcome, q.Err = failed, &failure{err}
 	}
 	b.batcher.end(b, err)
-	b.batcher.handOff()
+	b.batcher.giveUp()
 }
 
 // begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
@@ -215,7 +213,7 @@ func (b *batcher) end(batch *batch, err error) {
 		b.sender.Learn(q, batch.sent, now)
 		b.answer(batch, q)
 	}
-	b.learn(batch, err, now) // what has not run waits again, for the fill or handOff of our caller
+	b.learn(batch, err, now) // what has not run waits again, for the sender's next batch or the one who gets its place
 
 	if err == nil {
 		b.note(result)
@@ -228,21 +226,24 @@ func (b *batcher) note(r Result) {
 	b.sender.After(r)
 }
 
-// answer finishes a request, unless it is sent again.
+// answer finishes a request, or sends it again.
 func (b *batcher) answer(batch *batch, q *Request) {
-	switch {
-	case q.Answered():
+	switch q.outcome {
+	case answered, failed:
 		q.finish()
-	case q.Err == nil && q.again:
-		q.fail(errClock)
-	case q.Err == nil:
-		q.again = true
-		b.submit(q, false)
-	case q.Err == errNotRun:
+	case otherWay:
 		batch.undecided = append(batch.undecided, q)
-	case redis.HasErrorPrefix(q.Err, "TRYAGAIN") && b.sendLater(q):
-	default:
-		q.finish()
+	case slotMoves:
+		if !b.sendLater(q) {
+			q.finish()
+		}
+	case askAgain:
+		if q.asked {
+			q.fail(errClock)
+			return
+		}
+		q.asked = true
+		b.submit(q, false)
 	}
 }
 
@@ -262,8 +263,64 @@ func (b *batcher) sendLater(q *Request) bool {
 // errClock is the error of a quota that asked twice for its period.
 var errClock = errors.New("the server's clock has moved by more than a period between two calls")
 
-// handOff ends a sender: another takes its place if requests wait.
-func (b *batcher) handOff() {
+// learn records what a batch has shown of the server. Requests that have not run go before those that wait.
+func (b *batcher) learn(batch *batch, err error, now int64) {
+	cluster, probed := b.sender.cluster != nil, batch.over && batch.probe != nil
+	if !cluster && !probed && len(batch.undecided) == 0 {
+		return
+	}
+	for _, q := range batch.undecided {
+		q.Err, q.byClient = nil, true
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
+
+	switch {
+	case cluster:
+		b.crossing.Learn(cmp.Or(err, batch.notRun), batch.way == byNode && batch.several, now)
+	case len(batch.undecided) > 0:
+		b.single.Settle(redisstats.BySubject, now)
+	default:
+		b.single.Learn(batch.probe, now)
+	}
+}
+
+// newProbe returns a probe of the server if one is due. Only a single server and the shards of a ring are probed. The caller
+// holds b.mu.
+func (b *batcher) newProbe(now int64) *kind.Probe {
+	if probed := b == b.sender.only || b.sender.ring != nil && b.Server != ""; !probed || !b.single.Due(now) {
+		return nil
+	}
+	return kind.NewProbe(b.sender.Prefix)
+}
+
+// Kind is what the server has shown.
+func (b *batcher) Kind() redisstats.Kind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.sender.cluster == nil:
+		return b.single.Kind()
+	case b.Server == "":
+		return redisstats.BySubject
+	}
+	return b.crossing.Kind(b.sender.Clock.Now())
+}
+
+// leave ends a sender, unless its batch was late and it has no place any more.
+func (b *batcher) leave(batch *batch) {
+	if batch.late {
+		return
+	}
+	batch.reset()
+	batches.Put(batch)
+	b.giveUp()
+}
+
+// giveUp gives the place of a sender to another if requests wait.
+func (b *batcher) giveUp() {
 	b.mu.Lock()
 	more := len(b.waiting) > 0
 	if !more {

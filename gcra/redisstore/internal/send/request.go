@@ -19,18 +19,30 @@ type Request struct {
 	Refund  bool
 
 	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
-	byClient bool          // a script of it has not run, so it goes another way; on a cluster the client finds the server
 	deadline int64         // by the sender's clock: the request is answered by then, if only with an error
 	at       int64         // the server's time, which says in which periods quotas are
-	moved    int           // how often its keys were on two nodes
-	again    bool          // asked for the second time, as the first answer was unfit
 
-	// The answer.
+	// What came of the calls so far. The last is the answer.
+	outcome  outcome
 	Admitted bool
 	Err      error
-	unfit    bool          // the server's time is in none of the periods that were sent: ask again
-	done     chan struct{} // gets one value
+	asked    bool // again, after askAgain
+	byClient bool // after otherWay: on a cluster the client finds the server
+	moved    int  // how often it was slotMoves
+
+	done chan struct{} // gets one value when the request has its answer
 }
+
+// An outcome is what came of a request in a call. [script.deliver] sets it, and batcher.answer acts on it.
+type outcome uint8
+
+const (
+	failed    outcome = iota // Err says why; the request may have been charged
+	answered                 // Admitted and the charges have the answer
+	askAgain                 // a quota: the server's time is in none of the periods that were sent
+	otherWay                 // nothing of it has run: it is sent in another way
+	slotMoves                // nothing of it has run, as its keys are on two nodes for a moment
+)
 
 var requests = sync.Pool{New: func() any { return &Request{done: make(chan struct{}, 1)} }}
 
@@ -45,28 +57,21 @@ func NewRequest(charges []buckets.Charge, refund bool) *Request {
 func (q *Request) Free() { requests.Put(q) }
 
 // Answered reports whether the charges have the answer of a server. It is not asked of a request that was split.
-func (q *Request) Answered() bool { return q.Err == nil && !q.unfit }
+func (q *Request) Answered() bool { return q.outcome == answered }
 
 func (q *Request) finish() { q.done <- struct{}{} }
 
 // fail answers a request with an error.
 func (q *Request) fail(err error) {
-	q.Err = &failure{err}
+	q.outcome, q.Err = failed, &failure{err}
 	q.finish()
 }
 
 // sentBefore reports whether the request has been sent and has come back without an answer.
-func (q *Request) sentBefore() bool { return q.byClient || q.moved > 0 || q.again }
+func (q *Request) sentBefore() bool { return q.byClient || q.moved > 0 || q.asked }
 
 // maxCharges is the most charges of an admission: an op names its params and its periods by a byte.
 const maxCharges = 256
-
-// What take.lua says in place of how far a TAT is ahead:
-const (
-	unfit     = -1 << 52 // of a quota: now is not in the periods that were sent
-	begun     = 1 << 50  // of a quota, added to ahead: the clock has gone back since the period began
-	elsewhere = -1 << 53 // of several slots: the admission was not decided, as a key is or may be on another node
-)
 
 // periods are those that are sent with a charge: around now or, of a refund that names one, this one alone.
 func (q *Request) periods(c *buckets.Charge) tat.Period {
@@ -80,33 +85,63 @@ func (q *Request) periods(c *buckets.Charge) tat.Period {
 	return tat.Period{Before: p.Begin, Begin: p.End, End: p.End, Next: p.End}
 }
 
-// deliver sets the answer from the script's reply, which take.lua describes: a denied charge has -ahead-1. now is the
-// server's time if the script has quotas.
-func (q *Request) deliver(reply []int64, now int64) {
-	q.Admitted = reply[0] >= 0
-	q.unfit = false
+// deliver sets what came of the request from the reply to a script of a form, a number for each charge. now is the server's
+// time if the script has quotas.
+func (q *Request) deliver(form *Script, reply []int64, now int64) {
+	q.outcome, q.Admitted = answered, reply[0] >= 0
 	for i := range q.Charges {
 		c := &q.Charges[i]
 		if c.Periods != nil {
 			q.at = now
 		}
 
-		if reply[i] == unfit {
-			q.unfit = true
+		number := decode(reply[i], form == severalSlots, c.Periods != nil)
+		switch number.outcome {
+		case otherWay:
+			q.outcome = otherWay
+		case askAgain:
+			q.outcome = askAgain
 			if c.Refunds != 0 {
 				c.Inc, c.Refunds = 0, 0 // the period it refunds is over: ask again, only for the state
 			}
-			continue
-		}
-
-		if c.Ahead = reply[i]; !q.Admitted {
-			c.Ahead = -reply[i] - 1
-		}
-		if c.Periods != nil {
-			c.SetPeriod(now, c.Ahead >= begun)
-			c.Ahead %= begun
+		default:
+			c.Ahead = number.ahead
+			if c.Periods != nil {
+				c.SetPeriod(now, number.begun)
+			}
 		}
 	}
+}
+
+// A number is one of take.lua's reply.
+type number struct {
+	outcome outcome // answered, askAgain or otherWay
+	ahead   int64   // how far the TAT was ahead of now when the charge's turn came
+	begun   bool    // of a quota: the clock has gone back since the period began
+}
+
+// decode is the counterpart of what take.lua says of its reply: several things in one number, as a list of two for each
+// charge would cost a single check as much as its SET.
+func decode(n int64, slots, quota bool) number {
+	const (
+		elsewhere = -1 << 53 // only of several slots
+		unfit     = -1 << 52
+		begun     = 1 << 50 // added, only of a quota
+	)
+
+	if n == elsewhere && slots {
+		return number{outcome: otherWay}
+	} else if n == unfit {
+		return number{outcome: askAgain}
+	}
+
+	if n < 0 {
+		n = -n - 1 // denied
+	}
+	if quota {
+		return number{answered, n % begun, n >= begun}
+	}
+	return number{answered, n, false}
 }
 
 // failure is an error of a call to Redis.

@@ -2,6 +2,20 @@
 // sent and, on several servers, where to. It knows nothing of what is done with the answers.
 package send
 
+// The path of a request:
+//
+//  1. Sender.Send (send.go) gives it to the batcher of its server. If its subjects may be on several servers, it is divided,
+//     and what its parts have taken is refunded unless all are admitted (split.go).
+//  2. batcher.submit (batcher.go) puts it in line, or fails it at once while the breaker is open (breaker.go). A sender, which
+//     is a goroutine or the caller itself, moves those that wait into a batch (batch.go): one script, or one for each
+//     subject, by the kind of the server (way.go, way_node.go).
+//  3. The script becomes one call of take.lua (script.go). If the server lacks its text, it is sent again with the text.
+//  4. The reply, or the lack of one, gives each request an outcome (request.go). The batch is learned from and its callers
+//     are answered, in batcher.end. A request of which nothing has run is sent again.
+//
+// When a call fails, all its requests have its error, and may have been charged. When a batch has no answer by the first
+// deadline of its requests, all get an error at once, and a later reply is not read.
+
 import (
 	"cmp"
 	"context"
@@ -15,6 +29,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/kind"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
@@ -210,4 +225,32 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 		}
 	}
 	return s.settleKind(ctx, server)
+}
+
+// settleKind probes a server until its kind is known, and returns an error if the store does not use such a server. It
+// gives up if several probes show nothing. Nodes of a cluster are not probed.
+func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) error {
+	b := s.only
+	if s.ring != nil {
+		b = s.batcherOf(server.(*redis.Client))
+	}
+	if b == nil {
+		return nil
+	}
+
+	for range 4 {
+		probe := kind.NewProbe(s.Prefix)
+		probe.Run(ctx, server)
+
+		b.mu.Lock()
+		settled := b.single.Learn(probe, s.Clock.Now())
+		b.mu.Unlock()
+		if settled {
+			break
+		}
+	}
+	if b.Kind() == redisstats.Unusable {
+		return rediskit.ErrKeysApart
+	}
+	return nil
 }

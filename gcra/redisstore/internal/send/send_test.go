@@ -95,7 +95,7 @@ func TestErrorFollowsTheBookkeeping(t *testing.T) {
 func TestPartsAreNotLate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Sender, calls *calls) {
 		calls.end = []time.Duration{17 * time.Second, 17400 * time.Millisecond}
-		s.only.shown.settle(redisstats.BySubject, 0)
+		s.only.single.Settle(redisstats.BySubject, 0)
 
 		go take(t, s, "send:{a}:p")
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestPartsOfARequestSentAgainAreNotLate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Sender, calls *calls) {
 		calls.end = []time.Duration{18 * time.Second}
 		calls.err = serverError("CROSSSLOT Keys in request don't hash to the same slot")
-		s.only.shown.settle(redisstats.OneKeyspace, 0)
+		s.only.single.Settle(redisstats.OneKeyspace, 0)
 
 		took := twoSubjects(t, s)
 		time.Sleep(16 * time.Second)
@@ -275,3 +275,9 @@ func (c *calls) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipe
 		return err
 	}
 }
+
+// A serverError is an error that a server has answered.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}

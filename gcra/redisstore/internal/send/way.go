@@ -3,24 +3,28 @@ package send
 import (
 	"context"
 	"slices"
-	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A way is how a batch is sent: which requests share a script, and where the scripts go. Each has a file of its own. The
-// batcher of a server chooses by what it has learned of the server; nothing else depends on the choice.
+// A way is how a batch is sent: which requests share a script, and where the scripts go. The batcher of a server chooses by
+// the kind of the server; nothing else depends on the choice.
 type way interface {
 	// shares is what the keys of one script have in common.
 	shares(key string) string
+
+	// form is the form in which the scripts of a batch are sent.
+	form(b *batch) *Script
 
 	// send sends the scripts of a batch and waits for the answers. An error means that there are none.
 	send(ctx context.Context, b *batch) error
 
 	// notRun reports whether the error of a script says that nothing has run, so that the batcher sends its requests again
 	// in another way.
-	notRun(s *script) bool
+	notRun(s *script, err error) bool
 }
 
 var (
@@ -30,30 +34,16 @@ var (
 	apart     way = wayApart{}
 )
 
-// shown is what a server has shown of itself.
-type shown struct {
-	crossing crossing // of a node of a cluster
-
-	// Of a single server or a shard, see keytest.go.
-	kind  redisstats.Kind
-	guess redisstats.Kind // the verdict of the last test; two that agree make the kind
-	test  int64           // when to test again, by the store's clock
-}
-
-const (
-	testAgain        = time.Second // after a test without a verdict
-	testSettledAgain = time.Minute // of a server whose kind is known: it may have changed
-)
-
 // way chooses for a request. The caller holds b.mu.
 func (b *batcher) way(q *Request, now int64) way {
 	if b.sender.cluster != nil {
-		if b.shown.crossing.allows(q, now) {
+		if q.node != nil && !q.byClient && b.crossing.Allowed(now) {
 			return byNode
 		}
 		return bySubject
 	}
-	switch b.shown.kind {
+
+	switch b.single.Kind() {
 	case redisstats.OneKeyspace:
 		return whole
 	case redisstats.Unusable:
@@ -62,73 +52,63 @@ func (b *batcher) way(q *Request, now int64) way {
 	return bySubject
 }
 
-// Kind is what the server has shown.
-func (b *batcher) Kind() redisstats.Kind {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sender.cluster == nil {
-		return b.shown.kind
-	}
-	if b.Server == "" || b.sender.Clock.Now() < b.shown.crossing.until {
-		return redisstats.BySubject
-	}
-	return redisstats.ByNode
-}
+// waySubject works wherever the keys of one subject are on one server: one script for each subject, in a pipeline. It is
+// for one endpoint in front of a cluster, for nodes of a cluster that run no script for several slots, and for a server
+// that has not shown yet what it is.
+type waySubject struct{}
 
-// learn records what a batch has shown of the server. Requests that have not run go before those that wait.
-func (b *batcher) learn(batch *batch, err error, now int64) {
-	cluster := b.sender.cluster != nil
-	if !cluster && batch.tested == nil && len(batch.undecided) == 0 {
-		return
-	}
-	for _, q := range batch.undecided {
-		q.Err, q.byClient = nil, true
-	}
+func (waySubject) shares(key string) string { return Tag(key) }
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
+func (waySubject) form(*batch) *Script { return ordinary }
 
-	switch {
-	case cluster:
-		b.shown.crossing.learn(batch, err, now)
-	case len(batch.undecided) > 0:
-		b.shown.settle(redisstats.BySubject, now)
-	case batch.tested != nil:
-		b.shown.verdict(batch.tested, now)
-	}
-}
-
-// settle sets the kind, and when to test again.
-func (k *shown) settle(kind redisstats.Kind, now int64) {
-	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
-}
-
-// newTest returns a test of the server if one is due. The next is due in a second, unless verdict sets another
-// time. Only a single server and the shards of a ring are tested. The caller holds b.mu.
-func (b *batcher) newTest(now int64) *keyTest {
-	testable := b == b.sender.only || b.sender.ring != nil && b.Server != ""
-	if !testable || now < b.shown.test {
+func (waySubject) send(ctx context.Context, b *batch) error {
+	if b.n == 1 && b.probe == nil {
+		b.scripts[0].send(ctx, b.client)
 		return nil
 	}
-	b.shown.test = now + tat.Ticks(testAgain)
-	return newKeyTest(b.sender.Prefix)
+
+	pipe := b.client.Pipeline()
+	for i := range b.scripts[:b.n] {
+		s := &b.scripts[i]
+		s.cmd = rediskit.Queue(ctx, pipe, s.args)
+	}
+	if b.probe != nil {
+		b.probe.Queue(ctx, pipe)
+	}
+	rediskit.Exec(ctx, pipe)
+
+	var again redis.Pipeliner // one connection for all: others might have to be dialled
+	for i := range b.scripts[:b.n] {
+		if s := &b.scripts[i]; redis.HasErrorPrefix(s.cmd.Err(), "NOSCRIPT") {
+			if again == nil {
+				again = b.client.Pipeline()
+			}
+			s.cmd = rediskit.Queue(ctx, again, slices.Concat([]any{"eval", ordinary.text}, s.cmd.Args()[2:]))
+		}
+	}
+	if again != nil {
+		rediskit.Exec(ctx, again)
+	}
+	return nil
 }
 
-// verdict records the result of a test, and reports whether the kind is settled by it.
-func (k *shown) verdict(t *keyTest, now int64) (settled bool) {
-	kind, sure := t.verdict()
+func (waySubject) notRun(*script, error) bool { return false }
 
-	switch {
-	case sure, kind != "" && kind == k.guess:
-		k.settle(kind, now)
-		return true
-	case kind != "":
-		k.test = now // the next batch confirms it
-	case k.kind != "":
-		k.test = now + tat.Ticks(testSettledAgain)
+// wayWhole is for one keyspace: one script for all subjects of the batch.
+type wayWhole struct{ waySubject }
+
+func (wayWhole) shares(string) string { return "" }
+
+// notRun is true when a server has become a cluster.
+func (wayWhole) notRun(_ *script, err error) bool { return redis.HasErrorPrefix(err, "CROSSSLOT") }
+
+// wayApart is for an endpoint that runs scripts away from their keys: nothing is sent but, now and then, the probe. Each
+// bucket would exist on several servers, and requests with other policies would not see what was charged.
+type wayApart struct{ wayWhole }
+
+func (wayApart) send(ctx context.Context, b *batch) error {
+	if b.probe != nil {
+		b.probe.Run(ctx, b.client)
 	}
-
-	k.guess = kind
-	return false
+	return rediskit.ErrKeysApart
 }

@@ -1,12 +1,9 @@
 package send
 
 import (
-	"cmp"
 	"context"
 	"strings"
-	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -21,11 +18,18 @@ var severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 
 func (wayNode) shares(string) string { return "" }
 
+func (wayNode) form(b *batch) *Script {
+	if b.several {
+		return severalSlots
+	}
+	return ordinary
+}
+
 func (wayNode) send(ctx context.Context, b *batch) error {
 	if b.several {
-		b.scripts[0].send(ctx, b.node, severalSlots)
+		b.scripts[0].send(ctx, b.node)
 	} else {
-		b.scripts[0].send(ctx, b.client, ordinary)
+		b.scripts[0].send(ctx, b.client)
 	}
 	return nil
 }
@@ -33,41 +37,11 @@ func (wayNode) send(ctx context.Context, b *batch) error {
 // notRun is true for the errors that prove that nothing was written: those with which Redis refuses a script, and those
 // of the script itself unless it says that it has written. Any other, such as that of a proxy that has lost the node,
 // may follow a charge.
-func (wayNode) notRun(s *script) bool {
-	if s.form != severalSlots || !isReply(s.err) {
+func (wayNode) notRun(s *script, err error) bool {
+	if s.form != severalSlots || !rediskit.IsReply(err) {
 		return false
 	}
-	text := s.err.Error()
+	text := err.Error()
 	return !strings.Contains(text, "some keys are written") &&
-		(!rediskit.Unknown(s.err) || strings.Contains(text, "user_script:") || strings.Contains(text, "in script shebang"))
-}
-
-// crossing is what a batcher knows about scripts for several slots.
-type crossing struct {
-	until  int64 // when to try again, after the server has answered one with an error
-	paused bool  // none are sent after a batch that failed, until one with a script for each subject is answered
-}
-
-// crossingRetry is how long a server that does not run scripts for several slots gets
-// none. It may be a proxy in the middle of a deployment, or run a newer version by then.
-const crossingRetry = time.Minute
-
-// slotMoves is in the error of Redis 7.4 if a script writes a key whose slot is moving.
-const slotMoves = "attempted to access a non local key"
-
-// allows reports whether the request may go in one script with those of other subjects.
-func (c *crossing) allows(q *Request, now int64) bool {
-	return q.node != nil && !q.byClient && !c.paused && now >= c.until
-}
-
-// learn records the result of a batch.
-func (c *crossing) learn(batch *batch, err error, now int64) {
-	err = cmp.Or(err, batch.notRunErr)
-	crossed := batch.way == byNode && batch.several
-	if err != nil || !crossed {
-		c.paused = err != nil
-	}
-	if crossed && isReply(err) && (!rediskit.Down(err) || rediskit.Unknown(err)) && !strings.Contains(err.Error(), slotMoves) {
-		c.until = now + tat.Ticks(crossingRetry)
-	}
+		(!rediskit.Unknown(err) || strings.Contains(text, "user_script:") || strings.Contains(text, "in script shebang"))
 }

@@ -1,4 +1,4 @@
-package send
+package kind
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 )
 
-// The answers of the test show a kind, or none.
+// The answers of a probe show a kind, or none.
 func TestVerdict(t *testing.T) {
 	answer := func(value string) *redis.Cmd {
 		cmd := redis.NewCmd(context.Background())
@@ -22,7 +22,7 @@ func TestVerdict(t *testing.T) {
 	}
 
 	all := func(value string) (reads []*redis.Cmd) {
-		for range testKeys {
+		for range probeKeys {
 			reads = append(reads, answer(value))
 		}
 		return reads
@@ -34,7 +34,7 @@ func TestVerdict(t *testing.T) {
 		return cmd
 	}
 
-	const alone, together, gone = testAlone, testTogether, ""
+	const alone, together, gone = valueAlone, valueTogether, ""
 
 	for _, tt := range []struct {
 		name               string
@@ -53,8 +53,8 @@ func TestVerdict(t *testing.T) {
 		{"the keys of other tags are gone", answer(gone), together, together, gone, "", false},
 		{"no memory", failed("OOM command not allowed when used memory > 'maxmemory'."), gone, gone, gone, "", false},
 	} {
-		test := &keyTest{together: tt.together, first: answer(tt.first), same: all(tt.same), other: all(tt.other)}
-		if got, sure := test.verdict(); got != tt.want || sure != tt.sure {
+		p := &Probe{together: tt.together, first: answer(tt.first), same: all(tt.same), other: all(tt.other)}
+		if got, sure := p.verdict(); got != tt.want || sure != tt.sure {
 			t.Errorf("%s: got %q, sure %v; want %q, sure %v", tt.name, got, sure, tt.want, tt.sure)
 		}
 	}

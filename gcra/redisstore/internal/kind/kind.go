@@ -1,0 +1,100 @@
+// Package kind finds out what kind of server a store talks to: a probe in, a kind out. It decides nothing: package send
+// chooses how to send by the kind.
+//
+// A [State] is for a single server or a shard of a ring, which a [Probe] tests. A [Crossing] is for a node of a cluster,
+// which is not tested: its answers to what is sent anyway show what it runs.
+package kind
+
+import (
+	"strings"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+const (
+	probeAgain        = time.Second // after a probe without a verdict
+	probeSettledAgain = time.Minute // of a server whose kind is known: it may have changed
+)
+
+// A State is what a server has shown of itself: the zero value, nothing yet. Times are by the store's clock.
+type State struct {
+	kind  redisstats.Kind
+	guess redisstats.Kind // the verdict of the last probe; two that agree make the kind
+	due   int64           // when to probe again
+}
+
+// Kind returns the kind of the server, or "" if it is not known.
+func (s *State) Kind() redisstats.Kind { return s.kind }
+
+// Settle sets the kind.
+func (s *State) Settle(kind redisstats.Kind, now int64) {
+	s.kind, s.guess, s.due = kind, kind, now+tat.Ticks(probeSettledAgain)
+}
+
+// Due reports whether to probe the server now. The next probe is due in a second, unless Learn sets another time.
+func (s *State) Due(now int64) bool {
+	if now < s.due {
+		return false
+	}
+	s.due = now + tat.Ticks(probeAgain)
+	return true
+}
+
+// Learn records the answers to a probe, and reports whether they have settled the kind.
+func (s *State) Learn(p *Probe, now int64) (settled bool) {
+	kind, sure := p.verdict()
+
+	switch {
+	case sure, kind != "" && kind == s.guess:
+		s.Settle(kind, now)
+		return true
+	case kind != "":
+		s.due = now // the next batch confirms it
+	case s.kind != "":
+		s.due = now + tat.Ticks(probeSettledAgain)
+	}
+
+	s.guess = kind
+	return false
+}
+
+// A Crossing is what a node of a cluster has shown of scripts for keys in several slots. The zero value: it may get them.
+type Crossing struct {
+	until  int64 // when to try again, after the node has refused one
+	paused bool  // none are sent after a batch that failed, until one with a script for each subject is answered
+}
+
+// crossingRetry is how long a server that does not run scripts for several slots gets none. It may be a proxy in the middle
+// of a deployment, or run a newer version by then.
+const crossingRetry = time.Minute
+
+// Kind returns whether scripts go to the node, or to each subject.
+func (c *Crossing) Kind(now int64) redisstats.Kind {
+	if now < c.until {
+		return redisstats.BySubject
+	}
+	return redisstats.ByNode
+}
+
+// Allowed reports whether the node may get a script for several slots.
+func (c *Crossing) Allowed(now int64) bool { return !c.paused && now >= c.until }
+
+// Learn records the result of a batch. crossed says that it was one script for several slots.
+func (c *Crossing) Learn(err error, crossed bool, now int64) {
+	if err != nil || !crossed {
+		c.paused = err != nil
+	}
+	if crossed && refusesSlots(err) {
+		c.until = now + tat.Ticks(crossingRetry)
+	}
+}
+
+// refusesSlots reports whether an error means that the server does not run scripts for several slots. An outage does not mean
+// that, nor does the error of Redis 7.4 for a key whose slot is moving.
+func refusesSlots(err error) bool {
+	outage := rediskit.Down(err) && !rediskit.Unknown(err)
+	return rediskit.IsReply(err) && !outage && !strings.Contains(err.Error(), "attempted to access a non local key")
+}

@@ -1,0 +1,166 @@
+package kind
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+//go:embed probe.lua
+var probeFile string
+
+// probeLua is the script without its comment, as it is sent many times.
+var _, probeLua, _ = strings.Cut(probeFile, "\n\n")
+
+// A Probe finds out whether scripts on a server see the keys that other scripts have written. One script writes many
+// keys at once. Before that, a SET for each key but the first has written another value there, and after it a script
+// for each key alone reads the key:
+//
+//   - The value of the one script: both work on the same server.
+//   - The value from before: the one script has written elsewhere, or not at all. This does not happen by chance: a key
+//     that was evicted or lost in a failover has no value.
+//
+// The keys are read by scripts, as a replica may answer MGET, and with a value from before if it lags.
+//
+// Some keys have the hash tag of the first key, others have tags of their own. The keys are new in each probe, and the last
+// script for each deletes it.
+type Probe struct {
+	keys        []string     // the first decides where the script for all runs
+	together    *redis.Cmd   // the script for all keys
+	first       *redis.Cmd   // reads the first key
+	same, other []*redis.Cmd // read the keys with its tag, and those with others
+}
+
+const (
+	// probeKeys is how many keys have the first key's tag, and how many have another. If a proxy divides keys equally
+	// between two servers, the keys of a probe are on one of them by chance once in 4,096 times; two probes must agree.
+	probeKeys = 12
+
+	valueAlone, valueTogether = "alone", "together"
+)
+
+// NewProbe returns a probe whose keys begin with a prefix.
+func NewProbe(prefix string) *Probe {
+	id := strconv.FormatUint(rand.Uint64(), 36)
+	p := &Probe{keys: []string{fmt.Sprintf("%s{~test%s}:0", prefix, id)}}
+	for i := range probeKeys {
+		p.keys = append(p.keys, fmt.Sprintf("%s{~test%s}:%d", prefix, id, i+1), fmt.Sprintf("%s{~test%s.%d}:0", prefix, id, i))
+	}
+	return p
+}
+
+// Queue adds the scripts of the probe to a pipeline.
+func (p *Probe) Queue(ctx context.Context, pipe redis.Pipeliner) {
+	const lasts = 2000 // ms
+	together := []any{"eval", probeLua, len(p.keys), p.keys[0]}
+	for _, key := range p.keys[1:] {
+		rediskit.Queue(ctx, pipe, []any{"set", key, valueAlone, "PX", lasts})
+		together = append(together, key)
+	}
+	p.together = rediskit.Queue(ctx, pipe, append(together, valueTogether, "PX", lasts))
+
+	read := func(key string) *redis.Cmd { // and delete
+		return rediskit.Queue(ctx, pipe, []any{"eval", probeLua, 1, key, "", "PXAT", 1})
+	}
+	for i := 1; i < len(p.keys); i += 2 {
+		p.same = append(p.same, read(p.keys[i]))
+		p.other = append(p.other, read(p.keys[i+1]))
+	}
+
+	// After the others: if it is there, no failover has undone the script for all keys before they were read.
+	p.first = read(p.keys[0])
+}
+
+// Run sends the probe in a pipeline of its own.
+func (p *Probe) Run(ctx context.Context, client redis.UniversalClient) {
+	pipe := client.Pipeline()
+	p.Queue(ctx, pipe)
+	rediskit.Exec(ctx, pipe)
+}
+
+// seen is what answers of a probe show. A verdict takes any of several.
+type seen uint8
+
+const (
+	// Of the script for all keys:
+	ran       seen = 1 << iota
+	crossSlot      // CROSSSLOT: the server says itself that it divides keys
+	refused        // another error that the server has answered
+	silent         // no answer
+
+	// Of keys:
+	together // all have the value of the script for all
+	partly   // some have the value from before
+	alone    // all have the value from before
+	gone     // some have no value, and none the one from before
+
+	whatever seen = 1<<iota - 1
+)
+
+// verdicts say what kind of server the answers show. The first that fits holds; without one they show nothing, as when keys
+// are missing.
+var verdicts = []struct {
+	script, first, same, other seen
+	kind                       redisstats.Kind
+	sure                       bool // one probe is enough
+}{
+	{crossSlot, whatever, whatever, whatever, redisstats.BySubject, true},
+	{refused, gone, alone, alone, redisstats.BySubject, false}, // an error of its own for what others call CROSSSLOT
+	{whatever, together, partly | alone, whatever, redisstats.Unusable, false},
+	{whatever, together, together, partly | alone, redisstats.BySubject, false},
+	{whatever, together, together, together, redisstats.OneKeyspace, false},
+}
+
+// verdict returns the kind that the answers show, or "".
+func (p *Probe) verdict() (kind redisstats.Kind, sure bool) {
+	if p.first == nil {
+		return "", false // not sent
+	}
+
+	script, first, same, other := scriptSeen(p.together.Err()), keysSeen(p.first), keysSeen(p.same...), keysSeen(p.other...)
+	for _, v := range verdicts {
+		if v.script&script != 0 && v.first&first != 0 && v.same&same != 0 && v.other&other != 0 {
+			return v.kind, v.sure
+		}
+	}
+	return "", false
+}
+
+func scriptSeen(err error) seen {
+	switch {
+	case redis.HasErrorPrefix(err, "CROSSSLOT"):
+		return crossSlot
+	case rediskit.IsReply(err):
+		return refused
+	case err == nil, err == redis.Nil: // the first key had no value
+		return ran
+	}
+	return silent
+}
+
+func keysSeen(reads ...*redis.Cmd) seen {
+	n := map[string]int{}
+	for _, cmd := range reads {
+		value, _ := cmd.Text() // an error is no value
+		n[value]++
+	}
+
+	switch len(reads) {
+	case n[valueTogether]:
+		return together
+	case n[valueAlone]:
+		return alone
+	}
+	if n[valueAlone] > 0 {
+		return partly
+	}
+	return gone
+}
