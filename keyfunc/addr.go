@@ -22,17 +22,16 @@ const ipv6Bits = 64
 // wider ones). No header changes the key.
 //
 // Use it where clients connect to this server directly. Behind a proxy it counts the
-// proxy, unless the listener reads the PROXY protocol; use [TrustedProxies] there. Do not run
-// it, or another function of an address, after middleware that overwrites r.RemoteAddr from a
-// header (chi's RealIP, gorilla's ProxyHeaders): a client that can send the header then
-// chooses its key.
+// proxy, unless the listener reads the PROXY protocol; use [TrustedProxies] there. Run no
+// function of an address after middleware that overwrites r.RemoteAddr from a header (chi's
+// RealIP, gorilla's ProxyHeaders): a client that can send the header chooses its key.
 //
 // An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
 // addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
 // ignored. A peer without an address is anonymous, and so is every peer on a Unix socket.
 //
-// If a private or loopback peer sends X-Forwarded-For, the limiter may log a warning: it is
-// probably a proxy.
+// The limiter may log that r.RemoteAddr was overwritten, or that a private or loopback peer, which
+// is probably a proxy, sends X-Forwarded-For.
 func RemoteAddr(r *http.Request) (string, error) {
 	peer := peerAddr(r)
 	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
@@ -49,6 +48,13 @@ func peerAddr(r *http.Request) netip.Addr {
 	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
 		return netip.Addr{}
+	}
+
+	// net/http gives every address a port.
+	if _, _, err := net.SplitHostPort(r.RemoteAddr); err != nil {
+		notice.Report(r.Context(), diag.AddrOverwritten,
+			"r.RemoteAddr has no port, so middleware in front has overwritten it; if with a header of the client, clients choose their keys",
+			"address", addr.String(), "hint", "mount the limiter before it, with keyfunc.TrustedProxies and the networks of your proxies")
 	}
 	return addr
 }

@@ -29,6 +29,7 @@ const (
 const (
 	PolicyFailed     Code = "policy-failed"      // Key, LimitFor, Override, Cost or Skip returned an error, an invalid value, or panicked
 	ProxyIgnored     Code = "proxy-ignored"      // X-Forwarded-For is present, and the key does not read it
+	AddrOverwritten  Code = "addr-overwritten"   // middleware in front has put an address into r.RemoteAddr
 	LimiterTwice     Code = "limiter-twice"      // one limiter charged one request twice
 	SharedName       Code = "shared-name"        // two limits share a policy name and a store
 	AnonymousOnly    Code = "anonymous-only"     // a policy's first requests all had an empty key

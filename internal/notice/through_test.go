@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	"github.com/golang-jwt/jwt/v5"
 
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
@@ -66,5 +67,24 @@ func TestThroughALimiter(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got lines %q; want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// Behind chi's RealIP each client chooses its address, which is logged once.
+func TestBehindRealIP(t *testing.T) {
+	log := new(diagtest.Log)
+	router := chi.NewRouter()
+	router.Use(chimiddleware.RealIP, vianethttp.New(vianethttp.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		vianethttp.Policy{Name: "all", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1)}))
+	router.Get("/", func(http.ResponseWriter, *http.Request) {})
+
+	for _, address := range []string{"", "203.0.113.9", "203.0.113.10"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Forwarded-For", address)
+		router.ServeHTTP(httptest.NewRecorder(), r)
+	}
+
+	if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.AddrOverwritten || lines[0].Attrs["address"] != "203.0.113.9" {
+		t.Errorf("got lines %q; want one with code %s and 203.0.113.9", lines, diag.AddrOverwritten)
 	}
 }
