@@ -42,18 +42,18 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 }
 
 // TrustedHops counts by the n-th hop from the right in X-Forwarded-For, over all lines
-// of the header: the address that the first of n proxies has written, if each appends
-// one hop. With one load balancer n is 1, with a CDN before it 2.
+// of the header. n is the sum of the entries that each of your proxies appends: one for
+// most, two for Google's load balancers (the client and themselves).
 //
 // It trusts every peer. Use it where the addresses of the proxies are not known and
-// requests reach this server only through all n of them. If n is too high, or clients
+// requests reach this server only through all of them. If n is too high, or clients
 // bypass the proxies, they can choose their keys; if n is too low, proxies are counted in
 // place of clients.
 //
 // If there are fewer hops, or the hop is empty or not an address, the peer is counted.
 func TrustedHops(n int) Func {
 	if n < 1 {
-		panic(fmt.Sprintf("keyfunc.TrustedHops: %d proxies; want 1 or more, or use RemoteAddr", n))
+		panic(fmt.Sprintf("keyfunc.TrustedHops: %d entries; want 1 or more, or use RemoteAddr", n))
 	}
 
 	return func(r *http.Request) (string, error) {

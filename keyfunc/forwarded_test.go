@@ -211,8 +211,8 @@ func TestTrustedHops(t *testing.T) {
 		}
 	}
 
-	wantPanic(t, "keyfunc.TrustedHops: 0 proxies; want 1 or more, or use RemoteAddr", func() { keyfunc.TrustedHops(0) })
-	wantPanic(t, "keyfunc.TrustedHops: -1 proxies; want 1 or more, or use RemoteAddr", func() { keyfunc.TrustedHops(-1) })
+	wantPanic(t, "keyfunc.TrustedHops: 0 entries; want 1 or more, or use RemoteAddr", func() { keyfunc.TrustedHops(0) })
+	wantPanic(t, "keyfunc.TrustedHops: -1 entries; want 1 or more, or use RemoteAddr", func() { keyfunc.TrustedHops(-1) })
 }
 
 func TestHeader(t *testing.T) {

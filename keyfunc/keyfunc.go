@@ -26,7 +26,7 @@
 //	known proxies write X-Forwarded-For            TrustedProxies
 //	known proxies write Forwarded                  Forwarded
 //	known proxies set a header with one address    AddrHeader
-//	the number of proxies is known                 TrustedHops
+//	the number of their entries is known           TrustedHops
 //
 // Count by identity where there is one, and by address otherwise:
 //
