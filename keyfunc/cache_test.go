@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,24 +18,33 @@ func idOf(i int) tokenID {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(i)))
 }
 
-// A full cache accepts new entries and keeps its size.
+// Whatever the sizes of entries, together they keep to the bound, and the last one is there
+// unless it is too large.
 func TestCacheIsBounded(t *testing.T) {
-	const size = 100
-	c := newCache(size)
-	for i := range 10 * size {
-		c.put(idOf(i), entry{key: fmt.Sprint(i)})
-		if e, ok := c.get(idOf(i)); !ok || e.key != fmt.Sprint(i) {
-			t.Fatalf("entry %d, just put: got %q, %t; want itself", i, e.key, ok)
+	c := newCache(10 * maxEntry)
+	for i := range 2000 {
+		e := entry{key: fmt.Sprint(i), claims: map[string]any{"a": strings.Repeat("a", rand.IntN(2*maxEntry))}}
+		_, size := copyOf(e.claims)
+		size += entryBytes + len(e.key)
+
+		c.put(idOf(i), e)
+		if got, ok := c.get(idOf(i)); ok != (size <= maxEntry) || ok && (got.key != e.key || got.size != size) {
+			t.Fatalf("entry %d of %d bytes, just put: got %q of %d bytes, %t; want itself up to %d", i, size, got.key, got.size, ok, maxEntry)
 		}
-		if got, want := len(c.entries), min(i+1, size); got != want {
-			t.Fatalf("after %d entries: holds %d; want %d", i+1, got, want)
+
+		sum := 0
+		for _, e := range c.entries {
+			sum += e.size
+		}
+		if sum != c.bytes || sum > c.most {
+			t.Fatalf("entries of %d bytes, counted as %d; want at most %d", sum, c.bytes, c.most)
 		}
 	}
 }
 
 // To put an existing entry evicts no other.
 func TestCachePutAgain(t *testing.T) {
-	c := newCache(2)
+	c := newCache(2 * (entryBytes + 1))
 	c.put(idOf(1), entry{key: "1"})
 	c.put(idOf(2), entry{key: "2"})
 	for range 100 {
@@ -45,7 +57,7 @@ func TestCachePutAgain(t *testing.T) {
 
 func TestCacheConcurrent(t *testing.T) {
 	const size = 16
-	c := newCache(size)
+	c := newCache(size * (entryBytes + 1))
 	var wg sync.WaitGroup
 
 	for g := range 8 {
@@ -70,7 +82,7 @@ func TestCacheConcurrent(t *testing.T) {
 func TestVerifierCachesOnlyValid(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	clock := jwt.WithTimeFunc(func() time.Time { return now })
-	v := newVerifier(func(*jwt.Token) (any, error) { return []byte("right"), nil }, []string{"HS256"}, clock)
+	v := newVerifier("JWTSubject", func(*jwt.Token) (any, error) { return []byte("right"), nil }, []string{"HS256"}, clock)
 
 	sign := func(key, subject string) string {
 		claims := jwt.RegisteredClaims{Subject: subject, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}
@@ -81,27 +93,32 @@ func TestVerifierCachesOnlyValid(t *testing.T) {
 		return token
 	}
 
+	keyOf := func(token string) string {
+		key, _ := v.key(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		return key
+	}
+
 	for i := range 100 {
-		v.subject(t.Context(), sign("wrong", fmt.Sprint(i)))
+		keyOf(sign("wrong", fmt.Sprint(i)))
 	}
 	if got := len(v.verified.entries); got != 0 {
 		t.Errorf("after 100 forged tokens: got %d cached; want 0", got)
 	}
 
 	token := sign("right", "alice")
-	v.subject(t.Context(), token)
+	keyOf(token)
 	if got := len(v.verified.entries); got != 1 {
 		t.Errorf("after a valid token: got %d cached; want 1", got)
 	}
 	now = now.Add(time.Hour)
-	if got := v.subject(t.Context(), token); got != "" {
+	if got := keyOf(token); got != "" {
 		t.Errorf("after it has expired: got key %q; want none", got)
 	}
 }
 
 func BenchmarkCacheFull(b *testing.B) {
-	c := newCache(cachedTokens)
-	for i := range cachedTokens {
+	c := newCache(cacheBytes)
+	for i := range cacheBytes / entryBytes {
 		c.put(idOf(i), entry{})
 	}
 	b.ReportAllocs()

@@ -160,6 +160,29 @@ func ExampleJWTSubject() {
 	// ip:192.0.2.7 <nil>
 }
 
+func ExampleJWTClaims() {
+	secret := []byte("a secret of 32 bytes or more ...")
+	user, claims := keyfunc.JWTClaims(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
+	planOf := func(r *http.Request) string {
+		plan, _ := claims(r)["plan"].(string)
+		return plan
+	}
+
+	token, _ := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"iss": "https://login.example.com", "sub": "alice", "plan": "pro", "exp": time.Now().Add(time.Hour).Unix(),
+	}).SignedString(secret)
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	key, _ := user(r)
+	fmt.Printf("%s has plan %q\n", key, planOf(r))
+
+	r.Header.Del("Authorization")
+	fmt.Printf("without a token plan %q\n", planOf(r))
+	// Output:
+	// sub:https://login.example.com|alice has plan "pro"
+	// without a token plan ""
+}
+
 // userID is the context key under which the authentication middleware stores the user.
 type userID struct{}
 

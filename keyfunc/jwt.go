@@ -19,11 +19,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
-const (
-	cachedTokens = 1 << 14 // verified tokens in the cache of one JWTSubject
-	maxCachedKey = 1 << 10 // bytes of the longest key in the cache
-)
-
 // JWTSubject counts by the subject of a valid bearer token. The key is "sub:" with issuer and
 // subject, since a subject may be unique only for its issuer (RFC 7519, section 4.1.2).
 //
@@ -42,29 +37,37 @@ const (
 // what keys reads. JWTSubject does not authenticate, and does not bound the checks of invented
 // tokens: put a limiter by address in front.
 //
-// Up to 16,384 valid tokens are cached by their hash; exp, nbf and, with jwt.WithIssuedAt, iat are
-// checked again. A token of a withdrawn signing key may count until it expires.
+// Valid tokens are cached by their hash, in up to 16 MiB; exp, nbf and, with jwt.WithIssuedAt, iat
+// are checked again. A token of a withdrawn signing key may count until it expires.
 //
 // JWTSubject panics if there are no methods, or one is "none" or unknown to golang-jwt.
 func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
-	mustMethods(keys, methods)
-	v := newVerifier(keys, methods, opts...)
-	return func(r *http.Request) (string, error) {
-		token := bearer(r)
-		if token == "" || len(token) > maxCredential {
-			return "", nil
-		}
-		return v.subject(r.Context(), token), nil
-	}
+	return newVerifier("JWTSubject", keys, methods, opts...).key
 }
 
-// A verifier returns the key of a token.
+// JWTClaims is [JWTSubject] with a second function, which returns the claims of the token that
+// the first one counts. So a plan in a claim needs no second check of the token:
+//
+//	user, claims := keyfunc.JWTClaims(keys, []string{"RS256"})
+//	planOf := func(r *http.Request) string { plan, _ := claims(r)["plan"].(string); return plan }
+//
+// claims returns a copy, and nil if there is no valid token. A token whose claims take more than
+// 16 KiB is not cached: each of both functions checks it again.
+func JWTClaims(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) (subject Func, claims func(*http.Request) jwt.MapClaims) {
+	v := newVerifier("JWTClaims", keys, methods, opts...)
+	v.keepClaims = true
+	return v.key, v.claimsOf
+}
+
+// A verifier returns the key and the claims of the token of a request.
 type verifier struct {
-	keys     jwt.Keyfunc
-	parser   *jwt.Parser    // checks method and signature
-	claims   *jwt.Validator // checks all claims
-	times    *jwt.Validator // checks exp, nbf and iat of a cached token
-	verified *cache
+	name       string // of the constructor, for reports
+	keys       jwt.Keyfunc
+	parser     *jwt.Parser    // checks method and signature
+	claims     *jwt.Validator // checks all claims
+	times      *jwt.Validator // checks exp, nbf and iat of a cached token
+	keepClaims bool           // in entries
+	verified   *cache
 
 	works  atomic.Bool // a token was valid
 	failed atomic.Int64
@@ -74,39 +77,60 @@ type verifier struct {
 // configuration is reported.
 const manyTokens = 100
 
-func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *verifier {
+func newVerifier(constructor string, keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *verifier {
+	mustMethods(constructor, keys, methods)
 	with := func(more ...jwt.ParserOption) []jwt.ParserOption { return slices.Concat(opts, more) }
 	return &verifier{
+		name: "keyfunc." + constructor,
 		keys: keys,
 		// The parser checks no claims; the validator claims does, independent of opts.
 		parser: jwt.NewParser(with(jwt.WithValidMethods(slices.Clone(methods)), jwt.WithoutClaimsValidation())...),
 		claims: jwt.NewValidator(with(jwt.WithExpirationRequired())...),
 		times: jwt.NewValidator(with(jwt.WithExpirationRequired(),
 			jwt.WithIssuer(""), jwt.WithSubject(""), jwt.WithAudience())...),
-		verified: newCache(cachedTokens),
+		verified: newCache(cacheBytes),
 	}
 }
 
-// subject returns the key of the token's subject, "" if the token is invalid.
-func (v *verifier) subject(ctx context.Context, token string) string {
-	id := tokenID(sha256.Sum256([]byte(token)))
-	if e, ok := v.verified.get(id); ok && v.times.Validate(e.times) == nil {
-		return e.key
+func (v *verifier) key(r *http.Request) (string, error) { return v.entry(r).key, nil }
+
+func (v *verifier) claimsOf(r *http.Request) jwt.MapClaims {
+	claims := v.entry(r).claims
+	if claims == nil {
+		return nil
+	}
+	copied, _ := copyOf(claims)
+	return copied.(map[string]any)
+}
+
+// entry returns the entry of the request's token, the zero entry if it has no valid one.
+func (v *verifier) entry(r *http.Request) entry {
+	token := bearer(r)
+	if token == "" || len(token) > maxCredential {
+		return entry{}
 	}
 
-	e, err := v.verify(ctx, token)
+	id := tokenID(sha256.Sum256([]byte(token)))
+	if e, ok := v.verified.get(id); ok && v.times.Validate(e.times) == nil {
+		return e
+	}
+
+	e, err := v.verify(r.Context(), token)
 	if err != nil {
 		if !v.works.Load() && !errors.Is(err, errReported) && v.failed.Add(1) >= manyTokens {
-			notice.Report(ctx, diag.JWTNoneVerifies, fmt.Sprintf("keyfunc.JWTSubject: none of the first %d bearer tokens verified, so no user is counted; check the key, the methods, issuer and audience", manyTokens), "reason", reason(err))
+			v.report(r.Context(), diag.JWTNoneVerifies, fmt.Sprintf("none of the first %d bearer tokens verified, so no user is counted; "+
+				"check the key, the methods, issuer and audience", manyTokens), "reason", reason(err))
 		}
-		return ""
+		return entry{}
 	}
 
 	v.works.Store(true)
-	if len(e.key) <= maxCachedKey {
-		v.verified.put(id, e)
-	}
-	return e.key
+	v.verified.put(id, e)
+	return e
+}
+
+func (v *verifier) report(ctx context.Context, code diag.Code, text string, args ...any) {
+	notice.Report(ctx, code, v.name+": "+text, args...)
 }
 
 // verify checks the whole token. It reads the claims into a map, since encoding/json
@@ -128,7 +152,8 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 	}
 	if err := v.claims.Validate(claims); err != nil {
 		if exp, none := claims.GetExpirationTime(); exp == nil && none == nil {
-			notice.Report(ctx, diag.JWTWithoutExp, "keyfunc.JWTSubject: a token with a valid signature has no expiry (exp), so its subject is not counted; let the issuer set exp")
+			v.report(ctx, diag.JWTWithoutExp, "a token with a valid signature has no expiry (exp), so its subject is not counted; "+
+				"let the issuer set exp")
 			return entry{}, errReported
 		}
 		return entry{}, err
@@ -147,10 +172,14 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 	exp, _ := claims.GetExpirationTime()
 	nbf, _ := claims.GetNotBefore()
 	iat, _ := claims.GetIssuedAt()
-	return entry{
+	e = entry{
 		key:   encode("sub:", issuer, subject),
 		times: &jwt.RegisteredClaims{ExpiresAt: exp, NotBefore: nbf, IssuedAt: iat},
-	}, nil
+	}
+	if v.keepClaims {
+		e.claims = claims
+	}
+	return e, nil
 }
 
 var (
@@ -205,7 +234,8 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 
 		usable := slices.DeleteFunc(slices.Clone(set.Keys), isEmptyKey)
 		if len(usable) < len(set.Keys) {
-			notice.Report(ctx, diag.JWTEmptyKey, "keyfunc.JWTSubject: the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; set the secret, and return an error for an unknown kid")
+			v.report(ctx, diag.JWTEmptyKey, "the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; "+
+				"set the secret, and return an error for an unknown kid")
 		}
 
 		if len(usable) == 0 {
@@ -244,20 +274,21 @@ func bearer(r *http.Request) string {
 	return token
 }
 
-// mustMethods panics on arguments with which no token, or every token, would be valid.
-func mustMethods(keys jwt.Keyfunc, methods []string) {
+// mustMethods panics, with the constructor's name, on arguments with which no token, or every token, would be valid.
+func mustMethods(constructor string, keys jwt.Keyfunc, methods []string) {
 	if keys == nil {
-		panic("keyfunc.JWTSubject: nil jwt.Keyfunc; want one that returns the key that tokens are signed with")
+		panic("keyfunc." + constructor + ": nil jwt.Keyfunc; want one that returns the key that tokens are signed with")
 	}
 	if len(methods) == 0 {
-		panic(`keyfunc.JWTSubject: no methods; name the algorithms that your issuer signs with, such as "RS256"`)
+		panic("keyfunc." + constructor + `: no methods; name the algorithms that your issuer signs with, such as "RS256"`)
 	}
 	for _, method := range methods {
 		switch {
 		case method == jwt.SigningMethodNone.Alg():
-			panic(`keyfunc.JWTSubject: method "none" lets every client write its own token; name the algorithms that your issuer signs with, such as "RS256"`)
+			panic("keyfunc." + constructor + `: method "none" lets every client write its own token; ` +
+				`name the algorithms that your issuer signs with, such as "RS256"`)
 		case jwt.GetSigningMethod(method) == nil:
-			panic(fmt.Sprintf("keyfunc.JWTSubject: method %q is not known to golang-jwt; want one such as %q", method, "RS256"))
+			panic(fmt.Sprintf("keyfunc.%s: method %q is not known to golang-jwt; want one such as %q", constructor, method, "RS256"))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -282,8 +283,7 @@ func TestJWTSubjectCallsKeyfunc(t *testing.T) {
 		{"wrong method", sign(t, jwt.SigningMethodHS384, secret, alice()), "", 0},
 		{"16 KiB", hs256(t, alice("pad", strings.Repeat("a", 16<<10))), "", 0},
 		{"1 MB", hs256(t, alice("pad", strings.Repeat("a", 1<<20))), "", 0},
-		// A key of any length counts, but a long one is not cached.
-		{"long subject", hs256(t, alice("sub", strings.Repeat("a", 2000))), "sub:https://a.example|" + strings.Repeat("a", 2000), 3},
+		{"long subject", hs256(t, alice("sub", strings.Repeat("a", 2000))), "sub:https://a.example|" + strings.Repeat("a", 2000), 1},
 	} {
 		asked = 0
 		for range 3 {
@@ -294,6 +294,48 @@ func TestJWTSubjectCallsKeyfunc(t *testing.T) {
 
 		if asked != tt.asked {
 			t.Errorf("%s, 3 requests: Keyfunc was called %d times; want %d", tt.name, asked, tt.asked)
+		}
+	}
+}
+
+// The claims are those that golang-jwt reads, of the token that is counted. A caller may change them.
+func TestJWTClaims(t *testing.T) {
+	asked := 0
+	user, claims := keyfunc.JWTClaims(func(*jwt.Token) (any, error) { asked++; return secret, nil }, []string{"HS256"}, at(noon))
+	list := make([]any, 2000)
+	for _, tt := range []struct {
+		name, token string
+		asked       int // in two rounds of both functions
+	}{
+		{"small", hs256(t, alice("plan", "pro", "realm", map[string]any{"roles": []any{"a", 1.5, nil, true}})), 1},
+		{"large", hs256(t, alice("list", list)), 4},
+		{"expired", hs256(t, alice("exp", noon.Unix())), 4},
+		{"forged", sign(t, jwt.SigningMethodHS256, []byte("other"), alice()), 4},
+		{"without a subject", hs256(t, alice("sub", nil)), 4},
+		{"none", "", 0},
+	} {
+		asked = 0
+		for range 2 {
+			var want jwt.MapClaims
+			key := keyOf(t, user, bearing(tt.token))
+			if key != "" {
+				want = jwt.MapClaims{}
+				if _, _, err := jwt.NewParser().ParseUnverified(tt.token, want); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			got := claims(bearing(tt.token))
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, counted as %q: got claims %v; want %v", tt.name, key, got, want)
+			}
+			if realm, ok := got["realm"].(map[string]any); ok {
+				realm["roles"].([]any)[0] = "changed"
+				got["sub"] = "changed"
+			}
+		}
+		if asked != tt.asked {
+			t.Errorf("%s: the Keyfunc was called %d times; want %d", tt.name, asked, tt.asked)
 		}
 	}
 }

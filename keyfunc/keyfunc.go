@@ -19,7 +19,7 @@
 //
 // Use the first line that applies:
 //
-//	clients send a bearer JWT                      JWTSubject
+//	clients send a bearer JWT                      JWTSubject, JWTClaims
 //	other middleware authenticates first           Subject
 //	clients send an API key                        APIKey
 //	clients connect to this server directly        RemoteAddr
