@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"reflect"
@@ -77,6 +78,9 @@ func ClientOptions(rawURL string) (*redis.UniversalOptions, error) {
 // for a connection takes no longer.
 func clientOptions(rawURL string, timeout time.Duration) (*redis.UniversalOptions, error) {
 	o, err := parseURL(rawURL)
+	if err == nil {
+		err = checkOptions(o)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: redis URL: %w", err)
 	}
@@ -104,6 +108,45 @@ func clientOptions(rawURL string, timeout time.Duration) (*redis.UniversalOption
 	setDefault(&o.ReadTimeout, max(read, timeout))
 	return o, nil
 }
+
+// checkOptions returns an error for a parameter with which go-redis panics, or no call works. Those
+// that are not in the URL are 0.
+func checkOptions(o *redis.UniversalOptions) error {
+	const most, buffer = 100_000, 64 << 20
+	for _, p := range []struct {
+		name               string
+		value, least, most int
+	}{
+		{"db", o.DB, 0, math.MaxInt32},
+		{"pool_size", o.PoolSize, 0, most},
+		{"pipeline_pool_size", o.PipelinePoolSize, -1, most},
+		{"pipeline_read_buffer_size", o.PipelineReadBufferSize, 0, buffer},
+		{"pipeline_write_buffer_size", o.PipelineWriteBufferSize, 0, buffer},
+		{"min_idle_conns", o.MinIdleConns, 0, most},
+		{"max_idle_conns", o.MaxIdleConns, 0, most},
+		{"max_active_conns", o.MaxActiveConns, 0, most},
+		{"max_concurrent_dials", o.MaxConcurrentDials, 0, most},
+		{"max_retries", o.MaxRetries, -1, most},
+		{"max_redirects", o.MaxRedirects, -1, most},
+		{"dialer_retries", o.DialerRetries, 0, most},
+	} {
+		if p.value < p.least || p.value > p.most {
+			return fmt.Errorf("%s is %d; want %d to %d", p.name, p.value, p.least, p.most)
+		}
+	}
+
+	switch {
+	case o.Protocol != 0 && o.Protocol != 2 && o.Protocol != 3:
+		return fmt.Errorf("protocol is %d; want 2 or 3", o.Protocol)
+	case o.DialTimeout < 0 || o.DialTimeout > maxWait:
+		return fmt.Errorf("dial_timeout is 0 or less, or too long; want 1ms to %v", maxWait)
+	case o.PoolTimeout < 0 || o.PoolTimeout > maxWait:
+		return fmt.Errorf("pool_timeout is 0 or less, or too long; want 1ms to %v", maxWait)
+	}
+	return nil
+}
+
+const maxWait = time.Hour
 
 func setDefault[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
@@ -154,7 +197,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	}
 
 	if scheme == "unix" {
-		if err := checkSocket(hosts, path); err != nil {
+		if err := checkSocket(user, hosts, path); err != nil {
 			return nil, err
 		}
 		return parseOne(scheme + "://" + user + path)
@@ -286,11 +329,14 @@ func isPort(s string) bool {
 	return err == nil && n > 0
 }
 
-func checkSocket(hosts, path string) error {
+func checkSocket(user, hosts, path string) error {
+	before, _, at := strings.Cut(path, "@")
 	switch {
+	case user == "" && at && strings.Contains(before, ":"): // a password in the path, which errors and the log show
+		return errors.New("user:password@ is in the path; want unix://user:password@/run/redis/redis.sock, and elsewhere an @ as %40")
 	case hosts == "" && strings.HasPrefix(path, "/"):
 		return nil
-	case strings.Contains(path, "@"):
+	case at:
 		return errUserinfo
 	default:
 		return errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock")
