@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	_ "time/tzdata" // for calendars in a zone, on a machine without the database
 
 	"github.com/spf13/cobra"
@@ -160,20 +161,29 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		return fmt.Errorf("there is no command %q; did you mean %s?", args[0], oneOf(like))
+		return fmt.Errorf("there is no command %q; did you mean %s?", shown(args[0]), oneOf(like))
 	}
-	return fmt.Errorf("there is no command %q", args[0])
+	return fmt.Errorf("there is no command %q", shown(args[0]))
 }
 
 // exactly is the number of a command's arguments, which its Use names.
 func exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("arguments are %q; want %s", args, cmd.Use)
+			all := make([]string, len(args))
+			for i, arg := range args {
+				all[i] = shown(arg)
+			}
+			return fmt.Errorf("arguments are %q; want %s", all, cmd.Use)
 		}
 		return nil
 	}
 }
+
+// shown returns an argument without what may be the user and the password of a URL.
+func shown(arg string) string { return userinfo.ReplaceAllString(arg, "://...@") }
+
+var userinfo = regexp.MustCompile(`(?s)://.*@`)
 
 // unused returns an error for a global flag before a command on which it has no effect.
 func (c *command) unused(cmd *cobra.Command) error {

@@ -108,6 +108,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"--redis", "redis://localhost", "check", policies}, "--redis has no effect on check"},
 		{[]string{"peek", "(anonymous)", "--policies", policies}, "stands for anonymous requests"},
 		{[]string{"peek", "%#9537c5fdf120482f7d58d25e9ed583f5", "--policies", policies}, "the hash of a long subject"},
+		{[]string{"top", "redis://:hun/t e\"r@localhost"}, `arguments are ["redis://...@localhost"]; want top`},
+		{[]string{"redis://:hunter2@localhost", "top"}, `there is no command "redis://...@localhost"`},
 		{[]string{"replay", "--json", "--policies", policies, "x.log"}, "unknown flag: --json"},
 	} {
 		want(t, 2, tt.args, tt.want, "See ratelimit", "--help")
