@@ -99,7 +99,8 @@ type Policy struct {
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false means
-	// that the key is none. It gets what Key returned, "" for an anonymous request. If Override
+	// that the key is none. It is set and reloaded with the policy, as by package policyfile; the
+	// overrides of operators, Config.Override, win over it. It gets what Key returned, "" for an anonymous request. If Override
 	// panics or returns an invalid limit, the policy follows its OnFailure.
 	//
 	// Override is also called outside of requests, as by [Limiter.Reset] and package inspect.
