@@ -19,39 +19,35 @@ local function take()
   return ARGV[next_arg - 1]
 end
 
-local found = {}
-local all = redis.call('HGETALL', key)
-for i = 1, #all, 2 do
-  found[all[i]] = all[i + 1]
+local ended, back, set = {}, {}, {}
+for _ = 1, tonumber(take()) do
+  local field = take()
+  ended[field] = take()
+end
+for _ = 1, tonumber(take()) do
+  back[take()] = true
+end
+local sets = next_arg <= #ARGV
+while next_arg <= #ARGV do
+  local field = take()
+  set[field] = take()
 end
 
 -- An entry that has ended goes only if nobody has set it again since it was read.
-local gone = {}
-for _ = 1, tonumber(take()) do
-  local field, value = take(), take()
-  if found[field] == value then
+local gone, entries, bytes = {}, 0, 0
+local all = redis.call('HGETALL', key)
+for i = 1, #all, 2 do
+  local field, value = all[i], all[i + 1]
+  if back[field] or ended[field] == value then
     gone[#gone + 1] = field
+  elseif field ~= version and not set[field] then
+    entries, bytes = entries + 1, bytes + #field + #value
   end
 end
-for _ = 1, tonumber(take()) do
-  gone[#gone + 1] = take()
-end
-for _, field in ipairs(gone) do
-  found[field] = nil
-end
-
-local first_set = next_arg
-for i = first_set, #ARGV, 2 do
-  found[ARGV[i]] = ARGV[i + 1]
-end
-
-local entries, bytes = 0, 0
-found[version] = nil
-for field, value in pairs(found) do
+for field, value in pairs(set) do
   entries, bytes = entries + 1, bytes + #field + #value
 end
 
-local sets = first_set <= #ARGV
 if sets and (entries > most or bytes > most_bytes) then
   return {entries, bytes}
 end
@@ -60,7 +56,7 @@ redis.call('HSET', key, version, ARGV[2])
 for _, field in ipairs(gone) do
   redis.call('HDEL', key, field)
 end
-for i = first_set, #ARGV, 2 do
-  redis.call('HSET', key, ARGV[i], ARGV[i + 1])
+for field, value in pairs(set) do
+  redis.call('HSET', key, field, value)
 end
 return {entries, bytes}
