@@ -19,15 +19,9 @@ type policyFile struct {
 // enough is more than policyfile reads.
 const enough = 1 << 20
 
-// loadPolicies reads a file as a server does. It may also be a pipe.
+// loadPolicies reads a file as a server does.
 func loadPolicies(name string, known policyfile.Names) (*policyFile, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-
-	data, err := io.ReadAll(io.LimitReader(f, enough))
+	data, err := readAtMost(name, enough)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +35,16 @@ func loadPolicies(name string, known policyfile.Names) (*policyFile, error) {
 		file.policies = append(file.policies, o.Policy)
 	}
 	return file, nil
+}
+
+// readAtMost reads a file, which may be a pipe or a device, and no more than most bytes of it.
+func readAtMost(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // file reads the file of --policies. Without one it is nil.

@@ -265,6 +265,7 @@ func TestImport(t *testing.T) {
 	if after, _ := list(); after != before {
 		t.Errorf("got\n%swant\n%s", after, before)
 	}
+	want(t, 1, []string{"override", "import", "/dev/zero"}, "want what list --json prints, in 16777216 bytes at most")
 	want(t, 1, []string{"override", "import", file(t, "policies: []")}, "policies.yaml: ", "want what list --json prints")
 
 	s.Client().HSet(t.Context(), overrides.Key("rl:"), "{broken}:p", "?")
@@ -295,9 +296,10 @@ func TestTwoOperators(t *testing.T) {
 		}
 		return set
 	}
+	hour := time.Now().Add(time.Hour)
 	bans := func(prefix string, n int) (all []overrides.Entry) {
 		for i := range n {
-			all = append(all, overrides.Entry{Subject: fmt.Sprint(prefix, i), Limit: overrides.Banned, At: time.Now(), Until: time.Now().Add(time.Hour)})
+			all = append(all, overrides.Entry{Subject: fmt.Sprint(prefix, i), Limit: overrides.Banned, At: time.Now(), Until: hour})
 		}
 		return all
 	}
@@ -319,7 +321,8 @@ func TestTwoOperators(t *testing.T) {
 	if err := one.write(t.Context(), bans("a", 6000), nil); err != nil {
 		t.Error(err)
 	}
-	if err := other.write(t.Context(), bans("b", 6000), nil); err == nil || !strings.Contains(err.Error(), "there would be 12002 overrides; want at most 10000") {
+	err := other.write(t.Context(), bans("b", 6000), nil)
+	if err == nil || !strings.Contains(err.Error(), "there would be 12002 overrides; want at most 10000") {
 		t.Errorf("got %v; want that there would be too many", err)
 	}
 	long := bans("c", 3900)

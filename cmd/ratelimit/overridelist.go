@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -37,7 +36,8 @@ func (c *command) list() *cobra.Command {
 			}
 			unversioned := set.version == "" && len(set.entries) > 0
 			if unversioned {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the hash %s has no field %s, so servers read all of it every two seconds; any change by this command adds it\n", set.key, overrides.Version)
+				fmt.Fprintf(cmd.ErrOrStderr(), "the hash %s has no field %s, so servers read all of it every two seconds; "+
+					"any change by this command adds it\n", set.key, overrides.Version)
 			}
 			if len(set.broken) > 0 || unversioned {
 				return errFound
@@ -74,16 +74,19 @@ If one is broken, nothing is set.`,
 	return c.uses(cmd, "redis", "prefix")
 }
 
+// maxImport is more than list prints of as many overrides as there may be.
+const maxImport = 4 * overrides.MostBytes
+
 // readEntries reads a file of list, without the entries that have ended. All are right, or
 // there is an error for each that is not.
 func readEntries(name string, now time.Time) (entries []overrides.Entry, err error) {
-	text, err := os.ReadFile(name)
+	text, err := readAtMost(name, maxImport)
 	if err != nil {
 		return nil, err
 	}
 	var all []overrides.Entry
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w; want what list --json prints", name, err)
+		return nil, fmt.Errorf("%s: %w; want what list --json prints, in %d bytes at most", name, err, maxImport)
 	}
 
 	var errs []error
