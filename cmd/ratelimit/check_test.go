@@ -64,7 +64,9 @@ func TestCheckNames(t *testing.T) {
 	want(t, 1, []string{"check", name, "--costs", "row"}, name+`:2:34: cost is "rows"`)
 	want(t, 1, []string{"check", name, "--plans", "free,pro"}, name+`:2:64: plan is "gold"; want free or pro`)
 
-	quoted := file(t, `{"policies": [{"name": "a", "key": ["tenant"], "cost": "rows", "limit": "9/minute", "plans": {"free": "1/minute", "gold": "5/minute"}}]}`)
+	quoted := file(t, `{"policies": [
+  {"name": "a", "key": ["tenant"], "cost": "rows", "limit": "9/minute", "plans": {"free": "1/minute", "gold": "5/minute"}}
+]}`)
 	want(t, 0, []string{"check", quoted, "--keys", "tenant", "--costs", "rows", "--plans", "free,gold"}, "is right")
 	want(t, 0, []string{"check", quoted}, "is right")
 	want(t, 1, []string{"check", quoted, "--plans", "free,pro"}, `plan is "gold"; want free or pro`)

@@ -58,7 +58,10 @@ func (c *command) open(ctx context.Context) (*overrideSet, error) {
 }
 
 func newOverrideSet(client redis.UniversalClient, prefix string) *overrideSet {
-	return &overrideSet{client: client, key: overrides.Key(prefix), entries: map[string]overrides.Entry{}, ended: map[string]string{}, broken: map[string]error{}}
+	return &overrideSet{
+		client: client, key: overrides.Key(prefix),
+		entries: map[string]overrides.Entry{}, ended: map[string]string{}, broken: map[string]error{},
+	}
 }
 
 func (s *overrideSet) read(ctx context.Context) (err error) {

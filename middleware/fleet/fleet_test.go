@@ -97,7 +97,9 @@ func TestFind(t *testing.T) {
 	write(t, c, "e", "q", "banned", hour)
 	o := follow(t, c, nil)
 
-	for name, want := range map[string]string{"p a": "banned", "q a": "banned", "p b": "none", "q b": "", "p c": "", "p d": "", "p e": "3/hour", "q e": "banned", "r e": "none"} {
+	for name, want := range map[string]string{
+		"p a": "banned", "q a": "banned", "p b": "none", "q b": "", "p c": "", "p d": "", "p e": "3/hour", "q e": "banned", "r e": "none",
+	} {
 		policy, subject, _ := strings.Cut(name, " ")
 		if got := now(o, policy, subject); got != want {
 			t.Errorf("%s: got %q; want %q", name, got, want)

@@ -63,7 +63,8 @@ func checkPrefix(line, first, ident, user []byte) error {
 	return nil
 }
 
-var errPrefix = errors.New(`the line has a prefix before the client; remove it, for example with sed -E 's/^.*[^,] (([^ ]+, )*[^ ]+ [^ ]+ [^ ]+ \[[0-9]{2}\/[A-Z])/\1/'`)
+var errPrefix = errors.New("the line has a prefix before the client; remove it, for example with " +
+	`sed -E 's/^.*[^,] (([^ ]+, )*[^ ]+ [^ ]+ [^ ]+ \[[0-9]{2}\/[A-Z])/\1/'`)
 
 // isClient reports whether the word is a client's address as servers log it.
 func isClient(word []byte) bool {

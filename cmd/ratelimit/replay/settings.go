@@ -70,7 +70,7 @@ func (s *settings) addFlags(flags *pflag.FlagSet) {
 	flags.Func("cost", "use a `number` for a cost that your program registers, as in rows=10", s.funcs.addCost)
 	flags.Func("route", "a `pattern` of the application's routes, such as \"GET /users/{id}\"; repeat it for each", s.funcs.routes.add)
 	flags.StringVar(&s.funcs.plan, "plan", "", "the `name` of the plan of requests whose line has none")
-	flags.IntVar(&s.fields.hops, "hops", 0, "where the log has a list of addresses: the `number` of proxies that append to it, as in keyfunc.TrustedHops")
+	flags.IntVar(&s.fields.hops, "hops", 0, "of a list of addresses in the log, as X-Forwarded-For: the `number` of proxies that append to it")
 	flags.Float64Var(&s.atMost, "at-most", 1, "`percent` of subjects that a suggested limit may deny something")
 	flags.StringVar(&s.out, "out", "", "draw replay.png and replay.svg in this `folder`")
 	flags.StringVar(&s.write, "write", "", "write the policies with the suggested limits into this new `file`")
