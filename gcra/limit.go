@@ -80,8 +80,8 @@ func Unlimited() Limit { return Limit{Count: tat.Unlimited} }
 
 const day = 24 * time.Hour
 
-// Validate returns nil for a valid limit, otherwise an error with the mistake. A
-// [LimitChecker] may reject a valid limit.
+// Validate returns nil for a valid limit, otherwise an error with the mistake. A [Store] may
+// reject a valid limit.
 func (l Limit) Validate() error {
 	_, _, err := l.tat().Interval()
 	return err

@@ -11,6 +11,13 @@ import (
 // A Store keeps the state of every key and takes from it. It is safe for
 // concurrent use. [Memory] is a store, package redisstore has one in Redis;
 // package storetest has the contract as tests.
+//
+// A store that does not keep every valid limit also has a method
+//
+//	CheckLimit(l Limit) error
+//
+// that returns nil for a limit that it keeps, otherwise an error with the value and what would
+// be right. Package middleware asks it before it charges.
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is, except for
 	// shadows, late ones and peeks (see [Charge]). In Redis an admission may be divided: see
@@ -129,21 +136,4 @@ func Reset(ctx context.Context, s Store, c Charge) error {
 	c.Cost, c.Peek, c.Period = math.MaxInt64, false, time.Time{}
 	charges := [1]Charge{c}
 	return s.Refund(ctx, charges[:])
-}
-
-// A LoggedError is an error of a [Store] that the store may log by itself: middleware does
-// not log it again if Logged returns true.
-type LoggedError interface {
-	error
-	Logged() bool
-}
-
-// A LimitChecker is a [Store] that does not keep every valid limit. Package middleware
-// asks it before it charges.
-type LimitChecker interface {
-	Store
-
-	// CheckLimit returns nil for a limit that the store keeps, otherwise an error
-	// with the value and what would be right.
-	CheckLimit(l Limit) error
 }

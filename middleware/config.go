@@ -275,7 +275,7 @@ func local(s gcra.Store, instances int) gcra.Store {
 
 // checkLimit returns nil for a valid limit that the store keeps.
 func checkLimit(store gcra.Store, l gcra.Limit) error {
-	if s, ok := store.(gcra.LimitChecker); ok && !iface.IsNil(s) {
+	if s, ok := store.(iface.LimitChecker); ok && !iface.IsNil(s) {
 		if err := s.CheckLimit(l); err != nil {
 			return err
 		}

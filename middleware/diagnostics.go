@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // policyFailed logs that a function of a policy failed, and what happens to the
@@ -28,7 +29,7 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source
 // storeFailed logs that the store failed, unless it logs by itself, and what
 // happens to the requests.
 func (l *Limiter) storeFailed(store gcra.Store, err error, requests string) {
-	var logged gcra.LoggedError
+	var logged iface.LoggedError
 	if errors.As(err, &logged) && logged.Logged() {
 		return
 	}

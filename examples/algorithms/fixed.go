@@ -106,7 +106,7 @@ func units(c *gcra.Charge) int64 {
 	return max(c.Cost, 1)
 }
 
-// CheckLimit implements gcra.LimitChecker.
+// CheckLimit is as gcra.Store documents it.
 func (*fixedWindow) CheckLimit(l gcra.Limit) error {
 	switch {
 	case l.IsQuota():

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
-// keepsQuotas reports whether the store keeps quotas. One that does not says so (see
-// [gcra.LimitChecker]).
+// keepsQuotas reports whether the store keeps quotas. One that does not says so.
 func keepsQuotas(b Backend) bool {
-	s, ok := b.Store.(gcra.LimitChecker)
+	s, ok := b.Store.(iface.LimitChecker)
 	return !ok || s.CheckLimit(gcra.Quota(1, gcra.Yearly)) == nil
 }
 

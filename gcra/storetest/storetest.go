@@ -3,8 +3,8 @@
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
-// A store with another algorithm than package gcra sets Backend.Algorithm. A store that keeps no
-// quotas is a [gcra.LimitChecker] that says so.
+// A store with another algorithm than package gcra sets Backend.Algorithm. The CheckLimit of
+// a store that keeps no quotas says so: see [gcra.Store].
 package storetest
 
 import (

@@ -1,7 +1,22 @@
-// Package iface looks at the values in interfaces.
+// Package iface looks at the values in interfaces, and names what a store or its error may have beyond [gcra.Store].
 package iface
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// A LimitChecker is a store that does not keep every valid limit. [gcra.Store] documents the method.
+type LimitChecker interface {
+	CheckLimit(l gcra.Limit) error
+}
+
+// A LoggedError is an error of a store that the store may log by itself: nobody logs it again if Logged returns true.
+type LoggedError interface {
+	error
+	Logged() bool
+}
 
 // IsNil reports whether v is nil or holds a nil pointer.
 func IsNil(v any) bool {

@@ -151,7 +151,7 @@ func (f *failure) Error() string { return "redisstore: " + rediskit.WithoutArgs(
 
 func (f *failure) Unwrap() error { return f.err }
 
-// Logged implements [gcra.LoggedError].
+// Logged implements iface.LoggedError.
 func (f *failure) Logged() bool {
 	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
 }
