@@ -14,15 +14,17 @@ import (
 //
 // Periods begin at midnight, or on the hour, by the clocks in Location. Where these are set
 // forward or back, a period may be shorter or longer. The zero Calendar is not valid.
-type Calendar struct{ calendar tat.Calendar }
+//
+// The text is what [ParseLimit] reads after the word calendar: "month from 15 Europe/Berlin".
+type Calendar string
 
 // The calendars in UTC, with weeks from Monday and months from the 1st.
-var (
-	Hourly  = Calendar{tat.Calendar{Unit: "hour"}}
-	Daily   = Calendar{tat.Calendar{Unit: "day"}}
-	Weekly  = Calendar{tat.Calendar{Unit: "week"}}
-	Monthly = Calendar{tat.Calendar{Unit: "month"}}
-	Yearly  = Calendar{tat.Calendar{Unit: "year"}}
+const (
+	Hourly  Calendar = "hour"
+	Daily   Calendar = "day"
+	Weekly  Calendar = "week"
+	Monthly Calendar = "month"
+	Yearly  Calendar = "year"
 )
 
 // In returns the calendar in the time zone that has the name of l in the IANA database;
@@ -30,30 +32,36 @@ var (
 // or a [time.FixedZone]. Two names of one zone, such as Asia/Kolkata and Asia/Calcutta,
 // are two calendars.
 func (c Calendar) In(l *time.Location) Calendar {
-	c.calendar.Location = l.String()
-	return c
+	unit, anchor, _ := tat.Calendar(c).Parts()
+	return Calendar(tat.NewCalendar(unit, anchor, l.String()))
 }
 
 // From returns the calendar with periods that begin on a day: of the month (1 to 28)
 // for [Monthly], of the week (1 is Monday, 7 is Sunday) for [Weekly].
 func (c Calendar) From(anchor int) Calendar {
-	c.calendar.Anchor = anchor
-	return c
+	unit, _, location := tat.Calendar(c).Parts()
+	return Calendar(tat.NewCalendar(unit, anchor, location))
 }
 
 // Unit returns hour, day, week, month or year; "" of the zero Calendar.
-func (c Calendar) Unit() string { return c.calendar.Unit }
+func (c Calendar) Unit() string { return tat.Calendar(c).Unit() }
 
 // Location returns the name of the time zone, such as Europe/Berlin; "" and "UTC" are UTC.
-func (c Calendar) Location() string { return c.calendar.Location }
+func (c Calendar) Location() string {
+	_, _, location := tat.Calendar(c).Parts()
+	return location
+}
 
 // Anchor returns the day with which a period begins, see [Calendar.From]; 0 is the first.
-func (c Calendar) Anchor() int { return c.calendar.Anchor }
+func (c Calendar) Anchor() int {
+	_, anchor, _ := tat.Calendar(c).Parts()
+	return anchor
+}
 
 // Period returns when the period of t begins, and when the next one does. Both are zero
 // for a calendar that is not valid.
 func (c Calendar) Period(t time.Time) (begin, end time.Time) {
-	periods, err := c.calendar.Periods()
+	periods, err := tat.Calendar(c).Periods()
 	if err != nil {
 		return time.Time{}, time.Time{}
 	}

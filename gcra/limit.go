@@ -52,7 +52,7 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 // n is at most 9·10^9 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
 // year. A quota has no MaxDelay, and package turns does not take it.
 func Quota(n int64, c Calendar) Limit {
-	return Limit{Count: n, calendar: unique.Make(c.calendar.Canonical())}
+	return Limit{Count: n, calendar: unique.Make(tat.Calendar(c).Canonical())}
 }
 
 // IsQuota reports whether the limit is a quota, and not a rate.
@@ -61,9 +61,9 @@ func (l Limit) IsQuota() bool { return l.calendar != unique.Handle[tat.Calendar]
 // Calendar returns the calendar of a quota, and the zero Calendar for a rate.
 func (l Limit) Calendar() Calendar {
 	if !l.IsQuota() {
-		return Calendar{}
+		return ""
 	}
-	return Calendar{l.calendar.Value()}
+	return Calendar(l.calendar.Value())
 }
 
 // WithBurst returns the limit with room for n units at once:
@@ -186,7 +186,7 @@ func parseQuota(text string) (l Limit, err error) {
 	}
 
 	count, unit, from, location := parts[1], parts[2], parts[3], parts[4]
-	calendar := Calendar{tat.Calendar{Unit: unit, Location: location}}
+	calendar := Calendar(tat.NewCalendar(unit, 0, location))
 	if from != "" {
 		anchor, err := strconv.Atoi(from)
 		if err != nil || anchor < 1 || anchor > 28 {
@@ -216,7 +216,7 @@ func parsePer(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		quota := ""
-		if Quota(1, Calendar{tat.Calendar{Unit: s}}).Validate() == nil {
+		if Quota(1, Calendar(s)).Validate() == nil {
 			quota = fmt.Sprintf(", or calendar %s for a quota", s)
 		}
 		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s%s", tat.Clip(s), quota)

@@ -271,7 +271,7 @@ func (s *scan) bucket(name listName, subject string, tat time.Time) {
 
 	from, u := s.now, used{Subject: subject}
 	if name.calendar != "" {
-		if l.period == (gcra.Calendar{}) {
+		if l.period == "" {
 			return // of a newer version
 		}
 		_, from = l.period.Period(s.now)
@@ -305,7 +305,7 @@ var anchored = regexp.MustCompile(`^([a-z]+)(\d*)(?:\.(.+))?$`)
 func calendarOf(text string) gcra.Calendar {
 	parts := anchored.FindStringSubmatch(text)
 	if parts == nil {
-		return gcra.Calendar{}
+		return ""
 	}
 	limit := "1/calendar " + parts[1]
 	if parts[2] != "" {
@@ -313,7 +313,7 @@ func calendarOf(text string) gcra.Calendar {
 	}
 	l, err := gcra.ParseLimit(limit + " " + parts[3])
 	if err != nil {
-		return gcra.Calendar{}
+		return ""
 	}
 	return l.Calendar()
 }

@@ -248,7 +248,7 @@ func quotasWhileTheClockGoesBack(t *testing.T, b Backend) {
 func invalidQuotas(t *testing.T, b Backend) {
 	for _, c := range []gcra.Charge{
 		ofYear(0, 1), ofYear(-1, 1), ofYear(100_000_000_000_001, 1), ofYear(1, -1),
-		{Limit: gcra.Quota(1, gcra.Calendar{})},
+		{Limit: gcra.Quota(1, "")},
 		{Limit: gcra.Quota(1, gcra.Monthly.From(29))},
 		{Limit: gcra.Quota(1, gcra.Daily.In(time.FixedZone("Europe/Atlantis", 0)))},
 		{Limit: gcra.Quota(100_000_000_000_000, gcra.Yearly), MaxDebt: 1},

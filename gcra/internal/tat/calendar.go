@@ -9,11 +9,44 @@ import (
 	"time"
 )
 
-// Calendar has the fields of gcra.Calendar, which documents them.
-type Calendar struct {
-	Unit     string
-	Location string
-	Anchor   int
+// Calendar is the text of a gcra.Calendar, as gcra.ParseLimit reads it: "month from 15 Europe/Berlin".
+type Calendar string
+
+// NewCalendar returns the calendar of its parts. An anchor of 0 and the location "" are the defaults.
+func NewCalendar(unit string, anchor int, location string) Calendar {
+	return Calendar(calendarText(unit, anchor, location, " from ", " "))
+}
+
+func calendarText(unit string, anchor int, location, from, in string) string {
+	if anchor != 0 {
+		unit += from + strconv.Itoa(anchor)
+	}
+	if location != "" {
+		unit += in + location
+	}
+	return unit
+}
+
+// Parts returns the parts of the calendar. What is no anchor is the location, so that it is not valid.
+func (c Calendar) Parts() (unit string, anchor int, location string) {
+	unit, location, _ = strings.Cut(string(c), " ")
+	text, ok := strings.CutPrefix(location, "from ")
+	if !ok {
+		return unit, 0, location
+	}
+
+	text, rest, _ := strings.Cut(text, " ")
+	anchor, err := strconv.Atoi(text)
+	if err != nil {
+		return unit, 0, location
+	}
+	return unit, anchor, rest
+}
+
+// Unit is the unit of the calendar.
+func (c Calendar) Unit() string {
+	unit, _, _ := strings.Cut(string(c), " ")
+	return unit
 }
 
 // calendarUnit is what depends on the unit of a calendar.
@@ -46,17 +79,17 @@ var calendarUnits = map[string]calendarUnit{
 	"year": {0, 100_000_000_000_000, meanYear, func(d civil, _, i int) civil { return civil{d.year + i, 1, 1} }},
 }
 
-func (c Calendar) location() (*time.Location, error) {
+func loadLocation(name string) (*time.Location, error) {
 	switch {
-	case c.Location == "Local" || c.Location == "localtime": // the second is a file on many machines
-		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", c.Location)
-	case c.Location != "" && !zoneName(c.Location):
-		return nil, fmt.Errorf("location is %q; want a name as the time zone database spells it, such as Europe/Berlin, or none for UTC", Clip(c.Location))
+	case name == "Local" || name == "localtime": // the second is a file on many machines
+		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", name)
+	case name != "" && !zoneName(name):
+		return nil, fmt.Errorf("location is %q; want a name as the time zone database spells it, such as Europe/Berlin, or none for UTC", Clip(name))
 	}
-	l, err := time.LoadLocation(c.Location)
+	l, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, fmt.Errorf("location is %q; want a name of the time zone database such as Europe/Berlin, or none for UTC; import time/tzdata if the machine has no database (%w)",
-			Clip(c.Location), err)
+			Clip(name), err)
 	}
 	return l, nil
 }
@@ -77,28 +110,14 @@ func zoneName(name string) bool {
 // Canonical returns the calendar with zero for what is the default: calendars that mean
 // the same become equal.
 func (c Calendar) Canonical() Calendar {
-	if c.Anchor == 1 && calendarUnits[c.Unit].anchors > 0 {
-		c.Anchor = 0
+	unit, anchor, location := c.Parts()
+	if anchor == 1 && calendarUnits[unit].anchors > 0 {
+		anchor = 0
 	}
-	if c.Location == "UTC" {
-		c.Location = ""
+	if location == "UTC" {
+		location = ""
 	}
-	return c
-}
-
-// String is the calendar, which is canonical, as gcra.ParseLimit reads it: "month from
-// 15 Europe/Berlin".
-func (c Calendar) String() string { return c.text(" from ", " ") }
-
-func (c Calendar) text(from, in string) string {
-	s := c.Unit
-	if c.Anchor != 0 {
-		s += from + strconv.Itoa(c.Anchor)
-	}
-	if c.Location != "" {
-		s += in + c.Location
-	}
-	return s
+	return NewCalendar(unit, anchor, location)
 }
 
 // A Period is one period of a calendar, in ticks since Epoch. It ends before End.
@@ -142,22 +161,23 @@ func (c Calendar) Periods() (*Periods, error) {
 	if p, ok := calendars.Load(c); ok {
 		return p.(*Periods), nil
 	}
-	u, ok := calendarUnits[c.Unit]
+	unit, anchor, location := c.Canonical().Parts()
+	u, ok := calendarUnits[unit]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("calendar unit is %q; want hour, day, week, month or year", Clip(c.Unit))
-	case c.Anchor != 0 && u.anchors == 0:
-		return nil, fmt.Errorf("first day is %d; want none, as only a week and a month have one", c.Anchor)
-	case c.Anchor < 0 || c.Anchor > u.anchors:
-		return nil, fmt.Errorf("first day is %d; want 1 to %d", c.Anchor, u.anchors)
+		return nil, fmt.Errorf("calendar unit is %q; want hour, day, week, month or year", Clip(unit))
+	case anchor != 0 && u.anchors == 0:
+		return nil, fmt.Errorf("first day is %d; want none, as only a week and a month have one", anchor)
+	case anchor < 0 || anchor > u.anchors:
+		return nil, fmt.Errorf("first day is %d; want 1 to %d", anchor, u.anchors)
 	}
 
-	l, err := c.location()
+	l, err := loadLocation(location)
 	if err != nil {
 		return nil, err
 	}
 
-	p := &Periods{Suffix: "~" + c.Canonical().text("", "."), unit: u, anchor: max(c.Anchor, 1), location: l}
+	p := &Periods{Suffix: "~" + calendarText(unit, anchor, location, "", "."), unit: u, anchor: max(anchor, 1), location: l}
 	made, _ := calendars.LoadOrStore(c, p)
 	return made.(*Periods), nil
 }

@@ -21,8 +21,8 @@ func TestPeriodsBeginWhereClocksShowThem(t *testing.T) {
 	race.Skip(t)
 
 	for _, zone := range zones {
-		for _, c := range []Calendar{{Unit: "day"}, {Unit: "week"}, {Unit: "week", Anchor: 7}, {Unit: "month"}, {Unit: "month", Anchor: 28}, {Unit: "year"}} {
-			c.Location = zone
+		for _, c := range []Calendar{"day", "week", "week from 7", "month", "month from 28", "year"} {
+			c += Calendar(" " + zone)
 			p := periodsOf(t, c)
 			for _, years := range [][2]int{{2009, 2013}, {2025, 2028}} {
 				checkPeriods(t, c, p, yearBegins(years[0]), yearBegins(years[1]))
@@ -62,14 +62,15 @@ func checkPeriods(t *testing.T, c Calendar, p *Periods, now, end int64) {
 // firstMoment searches around a time for the first at which the clocks show a date on which
 // a period begins, or a later one. All zones differ from UTC by quarters of an hour.
 func firstMoment(c Calendar, l *time.Location, around int64) int64 {
+	unit, anchor, _ := c.Parts()
 	near := Time(around).In(l)
 	y, m, d := near.Add(12 * time.Hour).Date()
 	for wanted := (civil{y, m, d}); ; wanted.day-- {
 		day := time.Date(wanted.year, wanted.month, wanted.day, 12, 0, 0, 0, time.UTC)
-		starts := c.Unit == "day" ||
-			c.Unit == "week" && (int(day.Weekday())+6)%7 == max(c.Anchor, 1)-1 ||
-			c.Unit == "month" && day.Day() == max(c.Anchor, 1) ||
-			c.Unit == "year" && day.YearDay() == 1
+		starts := unit == "day" ||
+			unit == "week" && (int(day.Weekday())+6)%7 == max(anchor, 1)-1 ||
+			unit == "month" && day.Day() == max(anchor, 1) ||
+			unit == "year" && day.YearDay() == 1
 		if !starts {
 			continue
 		}
@@ -91,7 +92,7 @@ func TestHours(t *testing.T) {
 
 	for i := range 2 * len(zones) {
 		zone, year := zones[i/2], 2026+14*(i%2) // 2040 is a leap year beyond the database
-		p := periodsOf(t, Calendar{Unit: "hour", Location: zone})
+		p := periodsOf(t, Calendar("hour "+zone))
 		now := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
 		for now.Year() == year {
 			period := p.find(now.In(p.location))
@@ -117,7 +118,7 @@ func TestQuotasAreShorterThanPeriods(t *testing.T) {
 
 	for unit, u := range calendarUnits {
 		for _, zone := range zones {
-			p := periodsOf(t, Calendar{Unit: unit, Location: zone})
+			p := periodsOf(t, NewCalendar(unit, 0, zone))
 			for now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC); now.Year() < 2037; {
 				period := p.At(At(now))
 				if length := period.End - period.Begin; length < u.most {

@@ -60,7 +60,7 @@ func (l Limit) Interval() (emission, span int64, err error) {
 func (l Limit) Rate() float64 {
 	per := l.Per
 	if l.IsQuota() {
-		per = calendarUnits[l.Calendar.Value().Unit].length
+		per = calendarUnits[l.Calendar.Value().Unit()].length
 	}
 	return float64(l.Count) / per.Seconds()
 }
@@ -72,7 +72,7 @@ func (l Limit) validateQuota() error {
 	if _, err := l.Calendar.Value().Periods(); err != nil {
 		return err
 	}
-	unit := l.Calendar.Value().Unit
+	unit := l.Calendar.Value().Unit()
 	switch most := calendarUnits[unit].most; {
 	case l.Per != 0:
 		return fmt.Errorf("period is %v beside a calendar; want one of them", l.Per)
@@ -135,7 +135,7 @@ func (t *Terms) Params() (p LimitParams, err error) {
 
 	longest := maxSpan
 	if quota {
-		longest = calendarUnits[t.Limit.Calendar.Value().Unit].most
+		longest = calendarUnits[t.Limit.Calendar.Value().Unit()].most
 	}
 	if most := (longest - span) / emission; t.maxDebt < 0 || t.maxDebt > most {
 		return p, fmt.Errorf("MaxDebt is %d; want 0 to %d: the burst and the debt must refill within 366 days, and fit the largest quota", t.maxDebt, most)

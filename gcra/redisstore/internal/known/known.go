@@ -77,8 +77,7 @@ func (f freshness) latency() int64 { return int64(f) & (1<<latencyBits - 1) * ti
 func (c *Cache) Prepare(charge *gcra.Charge, refund bool, to *buckets.Charge) error {
 	limit := tat.Limit{Count: charge.Limit.Count, Per: charge.Limit.Per, Burst: charge.Limit.Burst}
 	if charge.Limit.IsQuota() {
-		calendar := charge.Limit.Calendar()
-		limit.Calendar = unique.Make(tat.Calendar{Unit: calendar.Unit(), Location: calendar.Location(), Anchor: calendar.Anchor()})
+		limit.Calendar = unique.Make(tat.Calendar(charge.Limit.Calendar()))
 	}
 	return buckets.Prepare(c.set, (*tat.Charge[gcra.Limit, gcra.Result])(charge), limit, refund, to)
 }

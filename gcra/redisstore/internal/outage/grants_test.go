@@ -122,7 +122,7 @@ func charge(units, top int64) *buckets.Charge {
 // quota is a charge on a quota for each hour, in the period of a time.
 func quota(units, now int64) *buckets.Charge {
 	c := charge(units, 1000)
-	c.Periods, _ = tat.Calendar{Unit: "hour"}.Periods()
+	c.Periods, _ = tat.Calendar("hour").Periods()
 	c.SetPeriod(now, false)
 	return c
 }
