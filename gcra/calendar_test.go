@@ -151,7 +151,7 @@ func TestMemoryQuotaByTheWallClock(t *testing.T) {
 // An admission that is decided while a period ends is in one period with all of its quotas.
 func TestQuotasOfAnAdmissionAreInOnePeriod(t *testing.T) {
 	c := new(clock)
-	m := &gcra.Memory{Now: func() time.Time { c.advance(25 * time.Minute); return c.now() }}
+	m := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { c.advance(25 * time.Minute); return c.now() }})
 	for range 10 {
 		charges := slices.Repeat([]gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.Quota(50, gcra.Hourly), Cost: 1}}, 3)
 		if allowed, err := m.Take(t.Context(), charges); err != nil || !allowed || !charges[0].Period.Equal(charges[2].Period) {
@@ -172,7 +172,7 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := new(clock)
 		c.advance(time.Duration(rapid.Int64Range(-2*365*24, 20*365*24).Draw(t, "start")) * time.Hour)
-		store := &gcra.Memory{Now: c.now, Capacity: rapid.SampledFrom([]int{0, 64}).Draw(t, "capacity")}
+		store := gcra.NewMemory(gcra.MemoryConfig{Now: c.now, Capacity: rapid.SampledFrom([]int{0, 64}).Draw(t, "capacity")})
 		gcratest.CheckQuotas(t, store, c.now, c.advance, 0)
 	})
 }
@@ -182,7 +182,7 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 func TestQuotaWhileTheClockGoesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := new(clock)
-		m := &gcra.Memory{Now: c.now}
+		m := gcra.NewMemory(gcra.MemoryConfig{Now: c.now})
 		quota := gcra.Quota(5, rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Monthly}).Draw(t, "calendar"))
 		admitted := map[time.Time]int64{}
 		c.advance(time.Duration(rapid.Int64Range(0, 400*24).Draw(t, "start")) * time.Hour)

@@ -171,7 +171,7 @@ func ExampleReset() {
 // together, or neither is.
 func ExampleQuota() {
 	now := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
-	store := &gcra.Memory{Now: func() time.Time { return now }}
+	store := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 	monthly := gcra.Quota(2, gcra.Monthly)
 	for range 4 {
 		charges := []gcra.Charge{

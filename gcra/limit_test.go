@@ -86,7 +86,7 @@ func TestValidate(t *testing.T) {
 func emission(t testing.TB, l gcra.Limit) time.Duration {
 	t.Helper()
 	c := new(clock)
-	r, err := gcra.Take(t.Context(), &gcra.Memory{Now: c.now}, gcra.Charge{Limit: l, Cost: 1})
+	r, err := gcra.Take(t.Context(), gcra.NewMemory(gcra.MemoryConfig{Now: c.now}), gcra.Charge{Limit: l, Cost: 1})
 	if err != nil {
 		t.Fatalf("%v: %v", l, err)
 	}

@@ -2,40 +2,41 @@ package gcra
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// Memory is a [Store] in this process. The zero value is ready to use.
+// Memory is a [Store] in this process. [NewMemory] makes one.
 //
-// It holds at most Capacity keys, of about 20 to 64 bytes each once there are many, keeps no
+// It holds at most [MemoryConfig].Capacity keys, of about 20 to 64 bytes each once there are many, keeps no
 // goroutine and needs no Close. A key whose bucket is full equals a key that was never
 // seen, so it is dropped when others need the room. When nearly all buckets are not full, new
 // keys may share one bucket for each policy and limit, where a late charge makes no debt.
 //
 // Keys are kept as 64-bit hashes under a random seed: two given keys have the
 // same with a probability of about 2^-64.
-type Memory struct {
-	// Capacity is the most keys held, without the shared buckets; 0 means 1 << 20. Set it
-	// before first use.
+type Memory struct{ set *buckets.Set }
+
+// MemoryConfig is the set-up of a [Memory]. The zero value is the common choice.
+type MemoryConfig struct {
+	// Capacity is the most keys held, without the shared buckets; 0 means 1 << 20.
 	Capacity int
 
 	// Now is the clock; nil means a monotonic clock, and for the periods of quotas
-	// the wall clock. Set it before first use.
+	// the wall clock.
 	Now func() time.Time
-
-	once sync.Once
-	set  *buckets.Set
 }
 
-// NewMemory returns an empty Memory of the default capacity.
-func NewMemory() *Memory { return new(Memory) }
-
-func (m *Memory) init() {
-	m.set = buckets.New(m.Capacity, buckets.NewClock(m.Now), false)
+// NewMemory returns an empty Memory, without a MemoryConfig one of the zero MemoryConfig.
+// Give it at most one; of several the last counts.
+func NewMemory(cfg ...MemoryConfig) *Memory {
+	var c MemoryConfig
+	if len(cfg) > 0 {
+		c = cfg[len(cfg)-1]
+	}
+	return &Memory{buckets.New(c.Capacity, buckets.NewClock(c.Now), false)}
 }
 
 // Take implements [Store].
@@ -53,7 +54,6 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	m.once.Do(m.init)
 
 	// One charge on a bucket that is known takes no lock.
 	if len(charges) == 1 {

@@ -26,13 +26,13 @@ func (c *clock) advance(d time.Duration) { c.ns.Add(int64(d)) }
 func TestMemoryContract(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Backend {
 		c := new(clock)
-		return storetest.Backend{Store: &gcra.Memory{Now: c.now}, Advance: c.advance, Exact: true}
+		return storetest.Backend{Store: gcra.NewMemory(gcra.MemoryConfig{Now: c.now}), Advance: c.advance, Exact: true}
 	})
 }
 
-// The zero value and NewMemory limit in real time.
-func TestMemoryZeroValue(t *testing.T) {
-	for name, m := range map[string]*gcra.Memory{"zero": {}, "NewMemory": gcra.NewMemory()} {
+// Without a MemoryConfig, and with the zero one, a Memory limits in real time.
+func TestNewMemory(t *testing.T) {
+	for name, m := range map[string]*gcra.Memory{"none": gcra.NewMemory(), "zero": gcra.NewMemory(gcra.MemoryConfig{})} {
 		limit := gcra.PerHour(2)
 		for i, want := range []bool{true, true, false} {
 			r, err := gcra.Take(t.Context(), m, gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1})
@@ -80,7 +80,7 @@ func TestMemoryClockSet(t *testing.T) {
 		{}, time.Unix(0, 0), time.Unix(1<<35, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC),
 	} {
 		now := time.Unix(1_800_000_000, 0)
-		m := &gcra.Memory{Now: func() time.Time { return now }}
+		m := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 		c := gcra.Charge{Limit: gcra.PerSecond(2), Cost: 2}
 		if r, err := gcra.Take(t.Context(), m, c); err != nil || !r.Allowed {
 			t.Fatalf("got %+v, %v; want allowed", r, err)
@@ -104,7 +104,7 @@ func TestMemoryCapacity(t *testing.T) {
 	for _, capacity := range []int{1, 2, 7, 100, 1000} {
 		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
 			c := new(clock)
-			m := &gcra.Memory{Capacity: capacity, Now: c.now}
+			m := gcra.NewMemory(gcra.MemoryConfig{Capacity: capacity, Now: c.now})
 			take := func(subject, policy string) gcra.Result {
 				r, err := gcra.Take(t.Context(), m, gcra.Charge{Subject: subject, Policy: policy, Limit: gcra.PerMinute(2), Cost: 1})
 				if err != nil {
@@ -155,7 +155,7 @@ func TestMemoryCapacity(t *testing.T) {
 // A flood of new keys stays limited if a policy has several limits: the smaller ones do not
 // erase what the larger ones have counted.
 func TestMemorySharedBucketsOfSeveralLimits(t *testing.T) {
-	m := &gcra.Memory{Capacity: 1, Now: new(clock).now}
+	m := gcra.NewMemory(gcra.MemoryConfig{Capacity: 1, Now: new(clock).now})
 	gcratest.MustTake(t, m, gcra.Charge{Subject: "held", Policy: "p", Limit: gcra.PerDay(1)})
 	for _, limits := range [][2]gcra.Limit{
 		{gcra.PerMinute(100), gcra.PerSecond(10)},
@@ -179,7 +179,7 @@ func TestMemorySharedBucketsOfSeveralLimits(t *testing.T) {
 // without a slot go to the shared bucket.
 func TestMemoryCapacityOfAnAdmission(t *testing.T) {
 	c := new(clock)
-	m := &gcra.Memory{Capacity: 1, Now: c.now}
+	m := gcra.NewMemory(gcra.MemoryConfig{Capacity: 1, Now: c.now})
 	limit := gcra.PerMinute(3)
 	group := func(cost int64) []gcra.Charge {
 		return []gcra.Charge{
@@ -264,7 +264,7 @@ func TestMemoryAllocatesNothingForManyLimits(t *testing.T) {
 // While the table fills, grows and reuses slots under many goroutines, every key is
 // allowed exactly the burst.
 func TestMemoryConcurrent(t *testing.T) {
-	m := &gcra.Memory{}
+	m := gcra.NewMemory()
 	const callers, keys, burst = 8, 3000, 2
 	var passed [keys]atomic.Int64
 	var wg sync.WaitGroup
@@ -302,7 +302,7 @@ func TestMemoryConcurrent(t *testing.T) {
 // while new keys make the table grow and reuse slots.
 func TestMemoryHotKeyAmongNewKeys(t *testing.T) {
 	for round := range 20 {
-		m := &gcra.Memory{Capacity: 100}
+		m := gcra.NewMemory(gcra.MemoryConfig{Capacity: 100})
 		hot := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerDay(500), Cost: 1}
 		brief := gcra.Charge{Policy: "p", Limit: gcra.PerSecond(1_000_000).WithBurst(1), Cost: 1}
 		var passed atomic.Int64
@@ -343,7 +343,7 @@ type stopped struct {
 
 func newStopped() *stopped {
 	s := new(stopped)
-	s.Memory = &gcra.Memory{Now: s.now}
+	s.Memory = gcra.NewMemory(gcra.MemoryConfig{Now: s.now})
 	return s
 }
 
@@ -379,12 +379,12 @@ func TestMemoryLateCharge(t *testing.T) {
 	for _, other := range []string{"", "other"} {
 		start := time.Unix(1_800_000_000, 0)
 		now, meanwhile := start, func() {}
-		m := &gcra.Memory{Now: func() time.Time {
+		m := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time {
 			read, f := now, meanwhile
 			meanwhile = func() {}
 			f()
 			return read
-		}}
+		}})
 
 		charge := gcra.Charge{Subject: "a", Policy: "p", Limit: limit, Cost: 3}
 		gcratest.MustTake(t, m, charge)
@@ -412,7 +412,7 @@ func TestMemoryLateCharge(t *testing.T) {
 // keys have taken from it too.
 func TestMemorySharedBucketIsNotRefunded(t *testing.T) {
 	c := new(clock)
-	m := &gcra.Memory{Now: c.now, Capacity: 1}
+	m := gcra.NewMemory(gcra.MemoryConfig{Now: c.now, Capacity: 1})
 	charge := func(subject string, cost int64) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerHour(2), Cost: cost}
 	}
@@ -436,7 +436,7 @@ func TestMemorySharedBucketIsNotRefunded(t *testing.T) {
 // One subject puts no other into debt that shares its bucket.
 func TestMemorySharedBucketHasNoDebt(t *testing.T) {
 	c := new(clock)
-	m := &gcra.Memory{Now: c.now, Capacity: 1}
+	m := gcra.NewMemory(gcra.MemoryConfig{Now: c.now, Capacity: 1})
 	charge := gcra.Charge{Subject: "first", Policy: "p", Limit: gcra.PerMinute(10), MaxDebt: 10_000}
 	gcratest.MustTake(t, m, charge)
 

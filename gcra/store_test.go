@@ -13,7 +13,7 @@ import (
 // an invalid limit.
 func TestPeek(t *testing.T) {
 	now := time.Unix(0, 0)
-	store := &gcra.Memory{Now: func() time.Time { return now }}
+	store := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 	limit := gcra.PerMinute(3)
 	peek := func() gcra.Result {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 // still is a store whose clock stands still, so that the examples print the same each time.
 func still() *gcra.Memory {
 	now := time.Date(2026, time.November, 10, 12, 0, 0, 0, time.UTC)
-	return &gcra.Memory{Now: func() time.Time { return now }}
+	return gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 }
 
 // from returns a request from a client.

@@ -160,7 +160,7 @@ func TestDeniedLocallyAfterTheStoreAllowed(t *testing.T) {
 // ones in between do not erase their debt.
 func TestLocalShareOfMixedRequests(t *testing.T) {
 	now := time.Unix(0, 0)
-	local := &gcra.Memory{Now: func() time.Time { return now }}
+	local := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 	l := limiter(t, middleware.Config{Store: down{local}, Instances: 10},
 		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100), Cost: func(r *http.Request) int64 {
 			if r.URL.Path == "/big" {

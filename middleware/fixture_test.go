@@ -76,7 +76,7 @@ func (f *flaky) failing(ctx context.Context) error {
 // newStore returns a store that can fail, and its clock.
 func newStore() (*flaky, *clock) {
 	c := newClock()
-	return &flaky{Store: &gcra.Memory{Now: c.now}}, c
+	return &flaky{Store: gcra.NewMemory(gcra.MemoryConfig{Now: c.now})}, c
 }
 
 // unread is the Logger of a limiter with a mistake or a failing store.

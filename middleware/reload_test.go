@@ -148,7 +148,7 @@ func TestReloadBeforeALateRefund(t *testing.T) {
 // A goroutine of an observer may refund while the headers are written.
 func TestObserverRefundsMeanwhile(t *testing.T) {
 	c := newClock()
-	store := &gcra.Memory{Now: c.now}
+	store := gcra.NewMemory(gcra.MemoryConfig{Now: c.now})
 	var all sync.WaitGroup
 	var d *middleware.Decision
 	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, seen *middleware.Decision) {

@@ -27,7 +27,7 @@ type clock struct {
 
 func newStore() (*gcra.Memory, *clock) {
 	c := &clock{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	return &gcra.Memory{Now: c.now}, c
+	return gcra.NewMemory(gcra.MemoryConfig{Now: c.now}), c
 }
 
 func (c *clock) now() time.Time {

@@ -30,7 +30,7 @@ func send(h http.Handler, address, target string, headers ...string) {
 // shows customers their use.
 func Example_plan() {
 	now := time.Date(2026, time.November, 10, 12, 0, 0, 0, time.UTC) // stands still
-	store := &gcra.Memory{Now: func() time.Time { return now }}
+	store := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 
 	customers := map[string]string{"key-a": "acme", "key-b": "bolt", "key-c": "corp"} // by API key
 	plans := map[string]string{"acme": "free", "bolt": "pro", "corp": "pro"}

@@ -32,7 +32,7 @@ type store struct {
 
 func newStore() *store {
 	now := time.Now()
-	return &store{Store: &gcra.Memory{Now: func() time.Time { return now }}}
+	return &store{Store: gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})}
 }
 
 func (s *store) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {

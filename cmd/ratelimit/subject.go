@@ -104,7 +104,7 @@ func (r *row) unfit() error {
 	if !r.limited() {
 		return nil
 	}
-	_, err := gcra.Peek(context.Background(), &gcra.Memory{Capacity: 1}, r.charge)
+	_, err := gcra.Peek(context.Background(), gcra.NewMemory(gcra.MemoryConfig{Capacity: 1}), r.charge)
 	return err
 }
 

@@ -31,7 +31,7 @@ type algorithm struct {
 }
 
 var algorithms = []algorithm{
-	{"GCRA", func(now func() time.Time) gcra.Store { return &gcra.Memory{Now: now} }},
+	{"GCRA", func(now func() time.Time) gcra.Store { return gcra.NewMemory(gcra.MemoryConfig{Now: now}) }},
 	{"sliding log", func(now func() time.Time) gcra.Store { return slidinglog.NewMemory(slidinglog.Config{Now: now}) }},
 	{"fixed window", func(now func() time.Time) gcra.Store { return &fixedWindow{now: now} }},
 }

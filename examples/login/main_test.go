@@ -89,14 +89,14 @@ func TestAttacks(t *testing.T) {
 			}
 
 			s = newSite(t)
-			s.serve(newHandler(&gcra.Memory{Now: s.now}, client, s.check))
+			s.serve(newHandler(gcra.NewMemory(gcra.MemoryConfig{Now: s.now}), client, s.check))
 			if how := attack.succeeded(s); how != "" {
 				t.Error(how)
 			}
 
 			for name, build := range frameworks {
 				s = newSite(t)
-				s.serve(build(ratelimit.Config{Store: &gcra.Memory{Now: s.now}, Headers: ratelimit.HeadersNone}, client, s.check))
+				s.serve(build(ratelimit.Config{Store: gcra.NewMemory(gcra.MemoryConfig{Now: s.now}), Headers: ratelimit.HeadersNone}, client, s.check))
 				if how := attack.succeeded(s); how != "" {
 					t.Errorf("%s: %s", name, how)
 				}
@@ -295,7 +295,7 @@ func distribute(s *site) string {
 // passes when the wait is over, and clears nothing. A day clears all.
 func TestWaits(t *testing.T) {
 	s := newSite(t)
-	s.serve(newHandler(&gcra.Memory{Now: s.now}, client, s.check))
+	s.serve(newHandler(gcra.NewMemory(gcra.MemoryConfig{Now: s.now}), client, s.check))
 	fiveTypos := func() {
 		t.Helper()
 		for i := range 5 {
@@ -362,7 +362,7 @@ func TestTypoInAnOutage(t *testing.T) {
 // Sign-ins that succeed are limited by the policy login-requests alone.
 func TestOfficeSignsIn(t *testing.T) {
 	s := newSite(t)
-	s.serve(newHandler(&gcra.Memory{Now: s.now}, client, s.check))
+	s.serve(newHandler(gcra.NewMemory(gcra.MemoryConfig{Now: s.now}), client, s.check))
 	for i := range 400 {
 		if got := s.send("198.51.100.7", fmt.Sprint("user", i%100), "right").code; got != http.StatusOK {
 			t.Fatalf("sign-in %d: got %d; want 200", i+1, got)

@@ -28,7 +28,7 @@ func TestExample(t *testing.T) { smoke.Test(t, newHandler) }
 func TestUsage(t *testing.T) {
 	now := time.Now() // stands still, so that nothing refills
 	token := smoke.Token(t, "alice")
-	server := httptest.NewServer(newHandler(&gcra.Memory{Now: func() time.Time { return now }}))
+	server := httptest.NewServer(newHandler(gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})))
 	defer server.Close()
 
 	show := func(want string) []policyUsage {
@@ -118,7 +118,7 @@ func TestAnonymousRequestsLockNoSignIn(t *testing.T) {
 
 	now := time.Now()
 	token := smoke.Token(t, "alice")
-	server := httptest.NewServer(newHandler(&gcra.Memory{Now: func() time.Time { return now }}))
+	server := httptest.NewServer(newHandler(gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})))
 	defer server.Close()
 	if got := status(t, server, "/hello", token); got != http.StatusOK { // or the log asks where the users are
 		t.Fatalf("a user: got %d; want 200", got)

@@ -199,7 +199,7 @@ func serve(t *testing.T, store gcra.Store, policies ...middleware.Policy) *site 
 // stopped is a store whose clock stands still, so that nothing refills.
 func stopped() *gcra.Memory {
 	now := time.Now()
-	return &gcra.Memory{Now: func() time.Time { return now }}
+	return gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 }
 
 // ask has the limiter decide n times.

@@ -33,7 +33,7 @@ func newScene(t *testing.T, model http.HandlerFunc) *scene {
 		t.Fatal(err)
 	}
 	now := time.Now() // stands still, so that nothing refills
-	s := &scene{T: t, store: &gcra.Memory{Now: func() time.Time { return now }}}
+	s := &scene{T: t, store: gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})}
 	s.proxy = httptest.NewServer(newHandler(s.store, address))
 	t.Cleanup(s.proxy.Close)
 	return s

@@ -28,7 +28,7 @@ func TestSharesTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, n := drawLimit(t), rapid.IntRange(1, 20).Draw(t, "servers")
 		now := time.Unix(1_800_000_000, 0)
-		memory := &gcra.Memory{Now: func() time.Time { return now }}
+		memory := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 		s := share.Store{Store: memory, Instances: n}
 		taken, largest := int64(0), int64(0)
 		charge := gcra.Charge{Subject: "s", Policy: "p", Limit: l}
@@ -73,7 +73,7 @@ func TestLateSharesTogether(t *testing.T) {
 		l, n := drawLimit(t), rapid.IntRange(1, 20).Draw(t, "servers")
 		debt := rapid.Int64Range(0, 50).Draw(t, "debt")
 		now := time.Unix(1_800_000_000, 0)
-		s := share.Store{Store: &gcra.Memory{Now: func() time.Time { return now }}, Instances: n}
+		s := share.Store{Store: gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }}), Instances: n}
 		c := gcra.Charge{Subject: "s", Policy: "p", Limit: l, MaxDebt: debt, Late: true}
 
 		taken := int64(0)
@@ -106,7 +106,7 @@ func TestLateSharesTogether(t *testing.T) {
 func TestRemainingPasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_800_000_000, 0)
-		s := share.Store{Store: &gcra.Memory{Now: func() time.Time { return now }}, Instances: rapid.IntRange(1, 20).Draw(t, "servers")}
+		s := share.Store{Store: gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }}), Instances: rapid.IntRange(1, 20).Draw(t, "servers")}
 		charge := gcra.Charge{Subject: "s", Policy: "p", Limit: drawLimit(t)}
 		for range 10 {
 			charge.Cost = rapid.Int64Range(1, charge.Limit.Capacity()).Draw(t, "cost")

@@ -53,7 +53,7 @@ func (s *busyStore) Stats() redisstats.Stats {
 // busyScene has 15 minutes of traffic behind it, with a wave and an attack.
 func busyScene(t *testing.T) *scene {
 	clock := newClock()
-	store := &busyStore{Memory: &gcra.Memory{Now: clock.now}}
+	store := &busyStore{Memory: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
 	plan := func(r *http.Request) gcra.Limit {
 		if strings.HasPrefix(r.Header.Get("Who"), "sub:pro") {
 			return gcra.PerMinute(600)

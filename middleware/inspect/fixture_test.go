@@ -53,7 +53,7 @@ type scene struct {
 func newScene(t testing.TB, policies ...middleware.Policy) *scene {
 	t.Helper()
 	c := newClock()
-	return newSceneOn(t, c, &gcra.Memory{Now: c.now}, policies...)
+	return newSceneOn(t, c, gcra.NewMemory(gcra.MemoryConfig{Now: c.now}), policies...)
 }
 
 func newSceneOn(t testing.TB, c *clock, store gcra.Store, policies ...middleware.Policy) *scene {

@@ -219,7 +219,7 @@ func TestCounts(t *testing.T) {
 // shown as a limit.
 func TestDegraded(t *testing.T) {
 	clock := newClock()
-	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
 	store.err = errors.New("store is down")
 	s.ask(7, "k", "/")
@@ -235,7 +235,7 @@ func TestDegraded(t *testing.T) {
 // The page shows the last error as long as it counts it: as text, in one line, shortened.
 func TestDegradedReason(t *testing.T) {
 	clock := newClock()
-	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "p", Key: who, Limit: five})
 	const title = "Last error"
 	s.ask(1, "k", "/")
@@ -307,7 +307,7 @@ func TestMostDenied(t *testing.T) {
 // The store's statistics are shown for the window and in total.
 func TestStats(t *testing.T) {
 	clock := newClock()
-	store := &busyStore{Memory: &gcra.Memory{Now: clock.now}}
+	store := &busyStore{Memory: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, Limit: five})
 	s.ask(30, "k", "/")
 	s.add(time.Hour)

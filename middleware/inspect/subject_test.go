@@ -211,7 +211,7 @@ func TestLookUpWithDegradedPolicy(t *testing.T) {
 // JSON leaves out unknown fields: a bucket of 0 units would look empty.
 func TestUnknownJSON(t *testing.T) {
 	clock := newClock()
-	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
 
 	subject := func() string {
@@ -480,7 +480,7 @@ func (c *counting) Refund(ctx context.Context, charges []gcra.Charge) error {
 // A form has room for thousands of names, and each would ask the store twice.
 func TestResetOfARepeatedName(t *testing.T) {
 	clock := newClock()
-	store := &counting{Store: &gcra.Memory{Now: clock.now}}
+	store := &counting{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
 	s.ask(5, "x", "/")
 
@@ -532,7 +532,7 @@ func TestCrossSite(t *testing.T) {
 // The page is served while the store fails, and shows the error.
 func TestStoreFails(t *testing.T) {
 	clock := newClock()
-	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
 	store.err = errors.New("dial tcp: <no route>")
 	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))

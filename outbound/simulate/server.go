@@ -16,7 +16,7 @@ var limit = gcra.PerHour(4500)
 
 // bucket is a store on the virtual clock.
 type bucket struct {
-	gcra.Memory
+	*gcra.Memory
 	now    time.Time
 	frozen bool // the clock is stopped, so the bucket never refills
 }
@@ -24,8 +24,7 @@ type bucket struct {
 // newBucket returns a bucket with left units.
 func newBucket(left int64, frozen bool) (*bucket, error) {
 	b := &bucket{now: time.Unix(origin, 0), frozen: frozen}
-	b.Capacity = 1
-	b.Now = func() time.Time { return b.now }
+	b.Memory = gcra.NewMemory(gcra.MemoryConfig{Capacity: 1, Now: func() time.Time { return b.now }})
 	_, err := gcra.Take(context.Background(), b, gcra.Charge{Subject: subject, Policy: policyName, Limit: limit, Cost: limit.Count - left, Peek: left == limit.Count})
 	return b, err
 }

@@ -152,7 +152,7 @@ func TestTurnsStoreFails(t *testing.T) {
 
 // A pacedStore waits for turns of its own before it answers.
 type pacedStore struct {
-	gcra.Memory
+	*gcra.Memory
 	left  int // answers until its turn would come too late
 	takes int
 }
@@ -169,7 +169,7 @@ func (s *pacedStore) Take(ctx context.Context, charges []gcra.Charge) (bool, err
 func TestWaitOnAStoreThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, left := range []int{0, 1, 2} { // in the first call, for the slot, and when it comes
-			store := &pacedStore{left: 1}
+			store := &pacedStore{Memory: gcra.NewMemory(), left: 1}
 			partner := turns.Turns{Store: store, Charges: newTurns(everySecond).Charges}
 			if err := partner.Wait(t.Context()); err != nil {
 				t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 // A farStore is a Memory whose answers take a round trip.
 type farStore struct {
-	gcra.Memory
+	*gcra.Memory
 	roundTrip atomic.Int64 // nanoseconds
 }
 
@@ -54,7 +54,7 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 		granted, denials := 0, 0
 		for patience := 150 * time.Millisecond; patience < 1350*time.Millisecond; patience += 6 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
-				store := new(farStore)
+				store := &farStore{Memory: gcra.NewMemory()}
 				store.roundTrip.Store(int64(roundTrip))
 				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
 				if err := turns.Wait(t.Context(), store, c); err != nil {
@@ -78,7 +78,7 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 
 				peek := c
 				peek.Cost, peek.MaxDelay = 0, time.Hour
-				r, err := gcra.Take(t.Context(), &store.Memory, peek)
+				r, err := gcra.Take(t.Context(), store.Memory, peek)
 				if want := time.Second - roundTrip/2 - time.Since(begin); err != nil || r.ResetAfter != want {
 					t.Errorf("patience %v: afterwards the queue is %v long (%v); want %v", patience, r.ResetAfter, err, want)
 				}
@@ -97,7 +97,7 @@ func TestWaitBehindALateCaller(t *testing.T) {
 	for _, maxWait := range []time.Duration{2 * time.Second, math.MaxInt64, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			const late = 10 * time.Millisecond
-			store := new(farStore)
+			store := &farStore{Memory: gcra.NewMemory()}
 			begin := time.Now()
 			var waits sync.WaitGroup
 			for i := range 3 {
@@ -136,7 +136,7 @@ func TestWaitWithDeadlineUsesEveryTurn(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		const seconds = 40
-		store := new(farStore)
+		store := &farStore{Memory: gcra.NewMemory()}
 		ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second+time.Second/2)
 		defer cancel()
 
@@ -173,7 +173,7 @@ func TestWaitWithDeadlineUsesEveryTurn(t *testing.T) {
 // A hungStore hangs from 15.01 s to 20.01 s. It then runs the charges of callers that have given up after two
 // seconds, before those that still wait.
 type hungStore struct {
-	gcra.Memory
+	*gcra.Memory
 	begin time.Time
 }
 
@@ -198,7 +198,7 @@ func TestWaitTurnsLostToAHang(t *testing.T) {
 	for _, c := range []gcra.Limit{everySecond, {Count: 1, Per: 500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
 			const length = 40*time.Second + 200*time.Millisecond
-			store := &hungStore{begin: time.Now()}
+			store := &hungStore{Memory: gcra.NewMemory(), begin: time.Now()}
 			ctx, cancel := context.WithTimeout(t.Context(), length)
 			defer cancel()
 

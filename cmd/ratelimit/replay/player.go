@@ -68,7 +68,7 @@ func newPlayer(policies string, f *funcs) (*player, error) {
 		return nil, err
 	}
 
-	p.limiter, err = middleware.New(middleware.Config{Store: &gcra.Memory{Now: p.now}, Logger: slog.New(slog.DiscardHandler)}, list...)
+	p.limiter, err = middleware.New(middleware.Config{Store: gcra.NewMemory(gcra.MemoryConfig{Now: p.now}), Logger: slog.New(slog.DiscardHandler)}, list...)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func live(t *testing.T, policies string, all []*sent) {
 	for _, route := range allRoutes {
 		mux.HandleFunc(route, func(http.ResponseWriter, *http.Request) {})
 	}
-	handler := ratelimit.New(ratelimit.Config{Store: &gcra.Memory{Now: func() time.Time { return now }}}, list...)(mux)
+	handler := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})}, list...)(mux)
 
 	for _, s := range all {
 		if s.at.After(now) {

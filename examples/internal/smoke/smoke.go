@@ -23,7 +23,7 @@ import (
 func Test(t *testing.T, build func(gcra.Store) http.Handler) {
 	token := Token(t, "alice")
 	now := time.Now() // stands still, so that nothing refills
-	server := httptest.NewServer(build(&gcra.Memory{Now: func() time.Time { return now }}))
+	server := httptest.NewServer(build(gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})))
 	defer server.Close()
 
 	for _, step := range []struct {

@@ -124,7 +124,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 		capacity int
 		debts    int64 // keys that are to be charged in Redis later
 	}{
-		{"a small Memory", &gcra.Memory{Capacity: 1 << 14}, 1 << 14, 0},
+		{"a small Memory", gcra.NewMemory(gcra.MemoryConfig{Capacity: 1 << 14}), 1 << 14, 0},
 		{"Memory", gcra.NewMemory(), 1 << 20, 0},
 		{"the local Memory of a store", away.Local(1), 1 << 20, 1 << 16},
 	} {

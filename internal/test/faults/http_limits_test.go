@@ -59,7 +59,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	// there is no moment at which all limits are reset.
 	now := time.Unix(1_800_000_000, 0)
 	start := now
-	memory := &gcra.Memory{Now: func() time.Time { return now }}
+	memory := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 	perMinute := gcra.PerMinute(1)
 	retries := make(map[time.Duration]int)
 	for i := range herd {

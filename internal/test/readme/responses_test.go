@@ -59,7 +59,7 @@ func response(n int, cfg ratelimit.Config) string {
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	if cfg.Store == nil {
 		now := time.Now() // stands still, so that nothing refills
-		cfg.Store = &gcra.Memory{Now: func() time.Time { return now }}
+		cfg.Store = gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 	}
 
 	h := ratelimit.New(cfg,

@@ -59,7 +59,7 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 
 	start := time.Unix(1_800_000_000, 0)
 	now := start
-	store := &gcra.Memory{Now: func() time.Time { return now }}
+	store := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})
 	random := rand.New(rand.NewPCG(1, 2))
 
 	pacers := make([]Pacer, clients)

@@ -18,7 +18,7 @@ import (
 // time. It denies both with a 429 before it does anything. It does nothing twice for one Idempotency-Key.
 type stripeLike struct {
 	retryAfter bool // a 429 has Retry-After
-	rate       gcra.Memory
+	rate       *gcra.Memory
 
 	mu       sync.Mutex
 	accounts map[string]*account // by client
@@ -38,7 +38,7 @@ func (s *stripeLike) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	rate, err := gcra.Take(r.Context(), &s.rate, gcra.Charge{Subject: client, Policy: "rate", Limit: gcra.PerSecond(10), Cost: 1})
+	rate, err := gcra.Take(r.Context(), s.rate, gcra.Charge{Subject: client, Policy: "rate", Limit: gcra.PerSecond(10), Cost: 1})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -110,7 +110,7 @@ func TestStripeLike(t *testing.T) {
 				w.config.Replay = func(r *http.Request) bool { return r.Method == http.MethodPost }
 			}
 
-			server := &stripeLike{retryAfter: retryAfter, accounts: map[string]*account{}}
+			server := &stripeLike{retryAfter: retryAfter, rate: gcra.NewMemory(), accounts: map[string]*account{}}
 			site := httptest.NewServer(server)
 			t.Cleanup(site.Close)
 			w.request = post(site.URL, withKey)
