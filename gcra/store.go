@@ -68,7 +68,13 @@ const MaxDelay = tat.MaxDelay
 //
 // MaxDelay and MaxDebt are the limit's: all its callers must give the same, or a charge with
 // less may erase the debt and the queue of the others.
+//
+// The fields up to Shadow say what to take, and the caller sets them; Result and Period are
+// what Take fills in. They are one struct so that a Take allocates nothing, and so that a Refund
+// can be given what Take returned.
 type Charge struct {
+	// What the caller sets.
+
 	Subject string // who is counted: "ip:192.0.2.7"; any bytes, any length
 	Policy  string // which limit: "login"
 	Limit   Limit  // how much; may change from call to call, live keys follow
@@ -87,12 +93,15 @@ type Charge struct {
 	// Peek asks what is left: it is allowed, and takes and refunds nothing.
 	Peek bool
 
-	Shadow bool   // taken if its own limit and all that are not shadows allow; never denies the admission
-	Result Result // filled by the Store
+	Shadow bool // taken if its own limit and all that are not shadows allow; never denies the admission
 
-	// Period is the end of a quota's period. Take fills in that of the period it has
-	// charged, or would have. Refund does nothing once this period is over, or it would
-	// add to the next one; with the zero Period it refunds in the current one.
+	// What Take fills in.
+
+	Result Result // the decision; Refund fills it in too
+
+	// Period is the end of the quota's period that Take has charged, or would have; zero for a
+	// rate. Refund does nothing once this period is over, or it would add to the next one; with
+	// the zero Period it refunds in the current one.
 	Period time.Time
 }
 
