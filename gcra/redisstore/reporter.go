@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 	"math/rand/v2"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 )
@@ -148,7 +146,7 @@ func (r *reporter) to(t send.Target, list []outage.Report) error {
 	return nil
 }
 
-// args are those of report.lua.
+// args are the arguments of report.lua.
 func (r *reporter) args(list []outage.Report) []any {
 	args := []any{2 * len(list)}
 	for i := range list {
@@ -172,17 +170,5 @@ func (r *reporter) record(report *outage.Report, charged, ahead, sent int64) {
 	if report.Ends > 0 {
 		base = s.clock.OnScale(report.Ends)
 	}
-	refund := s.known.Record(report, charged, base+ahead, sent)
-	if refund.Inc == 0 {
-		return
-	}
-
-	// What was refunded meanwhile is charged.
-	q := send.NewRequest([]buckets.Charge{refund}, true)
-	q.Keys = append(q.Keys, report.Key)
-	go func() {
-		if s.sender.Send(context.Background(), q) == nil {
-			q.Free()
-		}
-	}()
+	s.known.Record(report, charged, base+ahead, sent)
 }

@@ -232,18 +232,16 @@ func (c *Cache) put(hash uint64, at int64, fresh freshness, now int64) {
 	c.set.Put(hash, at, int64(fresh), now)
 }
 
-// Record records the reply to a report: how much was charged, and the TAT afterwards. sent is the time before the call. It
-// returns a refund, with an Inc below 0, of what Redis has charged although it was refunded while the report was under way.
-func (c *Cache) Record(r *outage.Report, charged, at, sent int64) (refund buckets.Charge) {
+// Record records the reply to a report: how much was charged, and the TAT afterwards. sent is the time before the call.
+func (c *Cache) Record(r *outage.Report, charged, at, sent int64) {
 	shard := c.set.Shard(r.Hash)
 	c.set.Lock(shard)
 	defer c.set.Unlock(shard)
 
 	now := c.clock.Now()
-	ended, refund := c.grants.Record(r, charged, at, now)
+	ended := c.grants.Record(r, charged, at, now)
 	fresh, ok := newFreshness(now, now-sent)
-	if ended && ok && refund.Inc == 0 && c.shards[shard].learns(sent) {
+	if ended && ok && c.shards[shard].learns(sent) {
 		c.set.Put(r.Hash, at, int64(fresh), now)
 	}
-	return refund
 }

@@ -13,17 +13,14 @@ import (
 // Redis, or has drained: the limit has given it back. All amounts are in ticks.
 //
 //  1. level is what was granted and is not reported, at least 0. It is a queue: what was granted first drains first.
-//  2. Of n servers each drains its level at an nth of the rate, so together they drain no faster than one bucket refills.
+//  2. Each of n servers drains at rate/n, so together they drain no faster than the bucket refills.
 //     A quota gives nothing back.
 //  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first. If n is above 1, it is not before
 //     patience has passed since known at the first grant, or since that grant if it is later; and since each reply to a report.
 //  4. sent is the front of level that is being reported: 0 <= sent <= level. Each repetition of the report has its id. Without
 //     a report sent is 0 and id is "". If Redis has charged a report and its reply is lost, all of it counts as reported, also
 //     what drains until a repetition has its reply.
-//  5. first is what a report had when it was made. While it is under way, back of that were refunded: they have left level and
-//     sent, but Redis may charge them. It charges from the front, so what it charges beyond first-back was refunded, and is
-//     given back. A repetition has less than first if part drained before it was sent: if Redis charges that one, of what is
-//     refunded after it was sent the size of that part is not given back. Nothing is given back twice.
+//  5. A refund takes the end of level, and no more than level-sent: what is being reported stays charged.
 //  6. known is the TAT of the last answer of Redis or, before the first, of the local store. A reset brings it down to now.
 //  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and,
 //     of a rate, known come down to its Top, and from to that and patience. A late charge of a rate does not know the clamp of
@@ -38,7 +35,6 @@ type bucket struct {
 	level, from int64
 	id          string
 	sent        int64
-	first, back int64
 	next        int64 // when to report again, as Redis had no room for all
 
 	known int64
@@ -119,7 +115,7 @@ func (b *bucket) follow(c *buckets.Charge, now int64) {
 }
 
 // ended reports whether nothing is unreported, and no reply is missing that matters.
-func (b *bucket) ended() bool { return b.level == 0 && b.back == 0 }
+func (b *bucket) ended() bool { return b.level == 0 }
 
 // learn records the TAT of an answer, which may be to a call under another limit.
 func (b *bucket) learn(known, now int64) {
@@ -130,21 +126,18 @@ func (b *bucket) learn(known, now int64) {
 	b.wait(known)
 }
 
-// refund takes ticks from level, the newest first, and returns how many it had.
+// refund takes ticks from the end of level, and returns how many of them are unreported, also those that are being
+// reported and stay (invariant 5).
 func (b *bucket) refund(ticks int64) int64 {
 	ticks = min(ticks, b.level)
-	reported := max(ticks-(b.level-b.sent), 0)
-
-	b.level -= ticks
-	b.sent -= reported
-	b.back += reported
+	b.level -= min(ticks, b.level-b.sent)
 	return ticks
 }
 
 // report returns the report whose reply is missing, or a new one of all that is unreported.
 func (b *bucket) report(hash uint64) Report {
 	if b.id == "" {
-		b.id, b.sent, b.first = strconv.FormatUint(rand.Uint64(), 36), b.level, b.level
+		b.id, b.sent = strconv.FormatUint(rand.Uint64(), 36), b.level
 	}
 
 	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Room: b.room, Top: b.charge.Top}
@@ -156,21 +149,15 @@ func (b *bucket) report(hash uint64) Report {
 }
 
 // record records the reply to the report: how much was charged, and the TAT afterwards. It returns how many units that
-// makes, and a refund if Redis has charged what was refunded meanwhile.
-func (b *bucket) record(charged, known, now int64) (units int64, refund buckets.Charge) {
-	// Invariant 5.
-	if tooMuch := charged - (b.first - b.back); tooMuch > 0 {
-		refund = b.charge
-		refund.Undo(tooMuch)
-	}
-
+// makes.
+func (b *bucket) record(charged, known, now int64) (units int64) {
 	// Redis had no room for all. In less than T, it grants none of the room that comes.
 	if charged < b.sent {
 		b.next = now + b.charge.Emission/4
 	}
 
 	b.level -= min(charged, b.sent)
-	b.id, b.sent, b.back = "", 0, 0
+	b.id, b.sent = "", 0
 	b.learn(known, now)
 	b.bePatient(now)
 
@@ -178,5 +165,5 @@ func (b *bucket) record(charged, known, now int64) (units int64, refund buckets.
 	units = min(b.rest/b.charge.Emission, b.units) // T may have changed
 	b.rest %= b.charge.Emission
 	b.units -= units
-	return units, refund
+	return units
 }

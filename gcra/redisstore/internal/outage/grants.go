@@ -133,8 +133,8 @@ func (g *Grants) Refund(c *buckets.Charge, ticks, now int64) (rest int64) {
 	g.with(c.Hash, now, func(b *bucket) {
 		if c.Refunds == 0 || c.Refunds == b.charge.Period {
 			rest -= b.refund(ticks)
-			if ticks > c.Top { // a reset, perhaps without a call of Redis
-				b.known = now
+			if ticks > c.Top { // a reset
+				g.drop(c.Hash)
 			}
 		}
 	})
@@ -160,20 +160,18 @@ func (g *Grants) Reports(now int64, most int) (list []Report) {
 }
 
 // Record records the reply to a report: how much was charged, and the TAT afterwards. It reports whether the bucket has
-// ended, and returns a refund, with an Inc below 0, if what was refunded meanwhile is charged.
-func (g *Grants) Record(r *Report, charged, known, now int64) (ended bool, refund buckets.Charge) {
+// ended.
+func (g *Grants) Record(r *Report, charged, known, now int64) (ended bool) {
 	g.with(r.Hash, now, func(b *bucket) {
 		if b.id != r.ID {
 			return
 		}
-		var units int64
-		units, refund = b.record(charged, known, now)
-		g.units.Reported += units
+		g.units.Reported += b.record(charged, known, now)
 		if ended = b.ended(); ended {
 			g.drop(r.Hash)
 		}
 	})
-	return ended, refund
+	return ended
 }
 
 // Drop drops a bucket whose report is impossible, as report.lua says.
