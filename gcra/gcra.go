@@ -54,8 +54,8 @@
 // plus the units used. A value of an earlier period is before the end of this one, so the clamp
 // makes it 0.
 //
-// The clock of the store decides which period is current. If it goes back by less than a
-// period, a bucket that was charged in a later one stays in that.
+// The clock of the store decides which period is current. If it steps back by less than one
+// period, a bucket keeps the later period.
 package gcra
 
 // Where to change what: limit.go and calendar.go have the limits, store.go the contract of stores,

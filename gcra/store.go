@@ -31,8 +31,8 @@ type Store interface {
 	// Refund gives back Cost units of the charges, at most to a full bucket; see [Reset] to
 	// give back all of them. It gives back nothing of a Peek, of a quota whose Period is over,
 	// or of the bucket that keys of a full [Memory] share. It fills in Result with the state
-	// that [Peek] then returns. Limits and periods must be those of the Take, and the units must
-	// have been taken, of a late charge Result.Taken: Refund ignores Late, Shadow and Result.
+	// that [Peek] then returns. Limits and periods must be as in the Take. Refund at most the
+	// units taken; for a late charge that is Result.Taken. Refund ignores Late, Shadow and Result.
 	Refund(ctx context.Context, charges []Charge) error
 }
 
@@ -59,8 +59,8 @@ const MaxDelay = tat.MaxDelay
 
 // Charge is one limit to take from. An admission is a slice of them.
 //
-// Subject and Policy together name the bucket; that of a quota is also named by its
-// calendar, so a rate and a quota, or two calendars, do not share one. A
+// Subject and Policy together name the bucket; a quota's calendar is part of the name too, so
+// a rate and a quota, or two calendars, do not share one. A
 // charge is not valid, and Store.Take returns an error with nothing taken, when its Limit
 // is not (see [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
 // longer than 366 days, or not 0 on a quota, and when Limit.Capacity and MaxDebt together

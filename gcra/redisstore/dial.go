@@ -11,7 +11,7 @@ import (
 // dialer makes the connections of a client that [Open] has made. go-redis prints
 // a line for each dial that fails, several a call, to a logger that all clients
 // of a process share; so a dial that fails returns a connection on which
-// everything fails, for the same reason. That of a client of the user's own has no dial, and knows of no failure.
+// everything fails, for the same reason. For a client supplied by the user dial is nil.
 type dialer struct {
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	failed sync.Map // address: failedDial, if the last dial failed
@@ -44,7 +44,7 @@ func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // forget ends the pauses after dials that failed.
 func (d *dialer) forget() { d.failed.Clear() }
 
-// failure is that of the last dial of an address; its err is nil if that has not failed.
+// failure is how the last dial of an address failed; its err is nil if it did not.
 func (d *dialer) failure(addr string) failedDial {
 	f, _ := d.failed.Load(addr)
 	failed, _ := f.(failedDial)

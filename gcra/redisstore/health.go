@@ -14,8 +14,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A health logs the problems of a server, and when it answers again. A problem that needs a change of the set-up, such as a wrong password, is logged
-// at once. A failure that may be over with the next batch is logged when the
+// health logs when a server fails and when it recovers. A problem that needs a change of the set-up, such as a wrong
+// password, is logged at once. A failure that may be over with the next batch is logged when the
 // breaker opens, when a server that has never answered refuses connections or
 // commands, or when manyFailures batches have failed within [diag.Interval]. A
 // timeout alone is not logged: a first connection may take longer than the
@@ -55,7 +55,7 @@ func (r *recent) add(now time.Time) bool {
 	return !oldest.IsZero() && now.Sub(oldest) < diag.Interval
 }
 
-// health is that of a server.
+// health returns the health of a server.
 func (s *Store) health(server string) *health {
 	h, ok := s.healths.Load(server)
 	if !ok {

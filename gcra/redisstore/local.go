@@ -20,7 +20,7 @@ import (
 // From the first call on, the store counts the stores with this Prefix in this database of
 // Redis, also others in this process: those whose Local was called mark themselves in the
 // key <Prefix>{instances} when they take. Under traffic a new store is counted after about
-// 2 s, and one that has stopped is, as a rule, no longer counted after 8 s; with more than
+// 2 s, and one that has stopped is no longer counted after about 8 s; with more than
 // 100 stores both take longer. The largest count is 1000. [redisstats.Stats] has the count. If
 // instances is not 0 and the count is larger for five minutes, a warning is logged.
 func (s *Store) Local(instances int) gcra.Store {
@@ -56,7 +56,7 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		return false, err
 	}
 
-	// What this server may grant, its part, is charged to the local state. What it has granted is reported as a whole.
+	// Charge this server's share locally; report the full cost to Redis.
 	n := l.instances()
 	parts := share.Charges(charges, n, refund)
 	ops, whole := make([]buckets.Op, len(parts)), make([]buckets.Charge, len(parts))

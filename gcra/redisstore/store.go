@@ -1,5 +1,17 @@
 // Package redisstore is a [gcra.Store] in Redis, 6.2 or newer, or a compatible
 // server. Any number of processes may share it.
+//
+// A script decides about an admission, all of its charges or none, by the clock of Redis and in
+// one trip. Admissions that arrive while a trip is under way leave together with the next.
+// Nothing is sent twice: a lost reply may mean one charge, never several. A denial that follows
+// from an earlier answer takes no trip.
+//
+// While Redis does not answer, Take returns an error within [Config].Timeout, and after several
+// failures in a row at once. Package middleware then asks [Store.Local], which grants this
+// server's share of each limit. When Redis answers again, it is charged what was granted.
+//
+// Redis must keep its keys: one that it evicts or loses is a full bucket. SECURITY.md has the
+// bounds and the settings of Redis.
 package redisstore
 
 // How a request travels:

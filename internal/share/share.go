@@ -17,12 +17,12 @@ import (
 )
 
 // Store charges the wrapped store by the share of one of Instances servers. Limits, costs
-// and results are those of the whole limit, but Remaining is what this server lets pass.
+// and results are as of the whole limit, but Remaining is what this server lets pass.
 //
 //  1. In one moment all servers together let pass what the limit would, and each at least one
 //     request that costs no more than the limit's burst. An nth of a rate is at least one unit
 //     in gcra.MaxDelay, as slower ones are not valid.
-//  2. The clamp of a share is that of the whole limit. Otherwise a later, cheaper request would
+//  2. A share has the clamp of the whole limit. Otherwise a later, cheaper request would
 //     erase the debt of one that took more than the share.
 type Store struct {
 	gcra.Store
