@@ -19,14 +19,14 @@ type Store interface {
 // Stats counts what a store has done since its first use.
 type Stats struct {
 	Batches       int64         // batches that Redis answered, also with an error of the script
-	Operations    int64         // admissions and refunds in them; one that is divided counts once a part. Operations/Batches is the mean batch size
+	Operations    int64         // admissions and refunds in them, each part of a divided one: Operations/Batches is the mean batch size
 	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis, see gcra.Result.Cached
 	LocalUnits    int64         // units that Local has granted, as Redis did not answer or a policy failed
 	ReportedUnits int64         // of these, units that were charged in Redis later
 	LostUnits     int64         // of LocalUnits, those that were given up: more than 65,536 keys had some, or the store was closed
-	Instances     int           // stores that share the limits, this one included, as counted last: see gcra.LocalStore; 0 before the first count
+	Instances     int           // stores that share the limits, with this one, as counted last (see gcra.LocalStore); 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
 
