@@ -178,7 +178,7 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 	a.makeRoom(len(ps.list))
 	matches := ps.match(r)
 	for i, p := range ps.list {
-		if matches != nil && !matches[i].applies(r) {
+		if !matches.applies(i) {
 			continue
 		}
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
@@ -16,7 +17,7 @@ type policies struct {
 	list    []*policy
 	limiter *Limiter
 	routed  bool // some have Routes
-	byRoute pattern.Cache[route, []match]
+	byRoute pattern.Cache[route, *routing]
 }
 
 // names are the names of the policies.
@@ -42,139 +43,147 @@ func (ps *policies) named(name string) (*policy, error) {
 // clients choose neither the patterns nor the standard methods.
 type route struct{ pattern, method string }
 
-// match is whether a policy applies to the requests of a route: always, or to
-// those that pass one of the checks.
+// routing says how each policy applies to the requests of a route. It depends on nothing but the
+// route, so it is cached; the request is compared each time.
+//
+// A policy applies by the route that will serve the request, if it is known: all spellings of a path
+// lead to it. If it is unknown, or a client fills in what a policy's pattern has as text, the path is
+// compared. Where the path is not below the route, as [http.StripPrefix] or a mount has removed its
+// beginning, a policy applies by the route or by the path that is left.
+type routing struct {
+	route   *pattern.Pattern
+	matches []match // of each policy
+}
+
+// match is how a policy applies to the requests of a route.
 type match struct {
-	always bool
-	checks []check
+	always  bool               // to all
+	checks  []check            // by the route: to those that pass one of them
+	outside []*pattern.Pattern // by the path, where that is not below the route
+	apart   string             // the pattern that alone does not apply, as the route has text where it has a parameter
+	logged  *atomic.Bool       // apart
 }
 
 // check compares the request itself with a pattern of the policy.
 type check struct {
 	*pattern.Pattern
-	anyPath bool             // only the host is compared
-	greedy  bool             // another router may follow, in which a last parameter matches several segments
-	outside *pattern.Pattern // only paths that this route does not have are compared
+	anyPath bool // only the host is compared
+	greedy  bool // another router may follow, in which a last parameter matches several segments
 }
 
-// match returns a match for each policy, or nil if no policy has Routes.
-//
-// The route that will serve the request decides, if it is known: all spellings of a
-// path lead to it. If it is unknown, or a client fills in what a policy's pattern
-// has as text, the path is compared.
-func (ps *policies) match(r *http.Request) []match {
+// matching compares one request with the policies' routes.
+type matching struct {
+	*routing // nil if no policy has Routes
+	r        *http.Request
+	policies *policies
+	isBelow  bool // the path is below the route; known if asked
+	asked    bool
+}
+
+// match returns the matching of a request.
+func (ps *policies) match(r *http.Request) matching {
 	if !ps.routed {
-		return nil
+		return matching{}
 	}
 	key := route{r.Pattern, r.Method}
-	matches, ok := ps.byRoute.Get(key)
+	found, ok := ps.byRoute.Get(key)
 	if ok {
-		return matches
+		return matching{routing: found, r: r, policies: ps}
 	}
 
-	known, below := pattern.FromRouter(r.Pattern), stripped(r)
-	matches = make([]match, len(ps.list))
+	found = &routing{pattern.FromRouter(r.Pattern), make([]match, len(ps.list))}
 	for i, p := range ps.list {
-		matches[i] = p.match(known, r, below != nil)
-		if below != nil {
-			p.checkStripped(known, below, r)
-		}
+		found.matches[i] = p.match(found.route, r.Method)
 	}
 
 	if pattern.Standard(r.Method) != "" { // clients can invent others
-		ps.byRoute.Put(key, matches)
+		ps.byRoute.Put(key, found)
 	}
-	return matches
+	return matching{routing: found, r: r, policies: ps}
 }
 
-// stripped returns the pattern of all paths that begin as the request's did before
-// [http.StripPrefix], or nil if the path is as the client sent it.
-func stripped(r *http.Request) *pattern.Pattern {
-	sent, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil {
-		return nil
-	}
-	prefix, ok := strings.CutSuffix(sent.Path, r.URL.Path)
-	if prefix = strings.TrimSuffix(prefix, "/"); !ok || prefix == "" {
-		return nil
-	}
-	return pattern.FromRouter((&url.URL{Path: prefix + "/"}).EscapedPath())
-}
-
-// checkStripped logs if all Routes of the policy name paths below a prefix that was removed, so
-// that none applies to the route.
-func (p *policy) checkStripped(route, below *pattern.Pattern, r *http.Request) {
-	full := ""
-	for i, own := range p.routes {
-		switch {
-		case !own.MatchMethod(r.Method):
-		case below.On(own) != pattern.Always, own.On(route) == pattern.Always:
-			return // it may name what is left, or applies by the route
-		default:
-			full = p.Routes[i]
-		}
-	}
-
-	if full != "" {
-		p.limiter.log.Report(diag.RouteStripped, p.Name, "a policy does not apply to a route, as http.StripPrefix has removed the beginning of the path that its Routes name: mount the limiter outside of it, or name the path that is left",
-			"policy", p.Name, "pattern", full, "path", r.URL.Path, "route", r.Pattern)
-	}
-}
-
-// match compares the policy's patterns with the route. stripped says whether the path is without its beginning.
-func (p *policy) match(route *pattern.Pattern, r *http.Request, stripped bool) (m match) {
+// match compares the policy's patterns with the route.
+func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 	m.always = len(p.routes) == 0
-	var apart string
-	var rest []check
+	apart := ""
 	for i, own := range p.routes {
 		// The methods differ if middleware has rewritten the request's after the router found the route.
-		if !own.MatchMethod(r.Method) && !own.MatchMethodOf(route) {
+		if !own.MatchMethod(method) && !own.MatchMethodOf(route) {
 			continue
 		}
 
+		m.outside = append(m.outside, own)
 		switch own.On(route) {
 		case pattern.Always:
 			m.always = m.always || own.SameHost(route)
 			m.checks = append(m.checks, check{Pattern: own, anyPath: true})
 		case pattern.ByPath:
 			m.checks = append(m.checks, check{Pattern: own, greedy: route.Open()})
-		case pattern.Never:
-			// What http.StripPrefix leaves of the path may be the pattern's.
-			if stripped {
-				rest = append(rest, check{Pattern: own, outside: route})
-			}
 		case pattern.Apart:
-			// Behind http.StripPrefix the path is not below the route, and may be the pattern's.
-			if route.Mount() {
-				rest = append(rest, check{Pattern: own, greedy: true, outside: route})
-			}
-			if !route.Mount() || route.MatchURL(r.URL, false) {
-				apart = p.Routes[i]
-			}
+			apart = p.Routes[i]
 		}
 	}
 
 	if apart != "" && !m.always && len(m.checks) == 0 {
-		p.limiter.log.Report(diag.RouteApart, p.Name, "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should",
-			"policy", p.Name, "pattern", apart, "route", r.Pattern)
+		m.apart, m.logged = apart, new(atomic.Bool)
 	}
-
-	m.checks = append(m.checks, rest...)
 	return m
 }
 
-// applies reports whether the policy applies to a request of the route.
-func (m *match) applies(r *http.Request) bool {
-	if m.always {
+// applies reports whether the policy with this index applies to the request.
+func (m *matching) applies(i int) bool {
+	if m.routing == nil {
 		return true
 	}
+
+	this := &m.matches[i]
+	applies := this.always || this.byRoute(m.r) || len(this.outside) > 0 && !m.below() && this.byPath(m.r)
+
+	if this.apart != "" && !this.logged.Load() && !applies && m.below() {
+		this.logged.Store(true)
+		p := m.policies.list[i]
+		p.limiter.log.Report(diag.RouteApart, p.Name, "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should",
+			"policy", p.Name, "pattern", this.apart, "route", m.r.Pattern)
+	}
+	return applies
+}
+
+func (m *match) byRoute(r *http.Request) bool {
 	for _, c := range m.checks {
-		if c.outside != nil && c.outside.MatchURL(r.URL, false) {
-			continue
-		}
 		if c.MatchHost(r.Host) && (c.anyPath || c.MatchURL(r.URL, c.greedy)) {
 			return true
 		}
 	}
 	return false
 }
+
+// byPath compares the path. Any router may follow, so a last parameter matches several segments.
+func (m *match) byPath(r *http.Request) bool {
+	for _, own := range m.outside {
+		if own.MatchHost(r.Host) && own.MatchURL(r.URL, true) {
+			return true
+		}
+	}
+	return false
+}
+
+// below reports whether the path is as the router saw it that found the route. A path below a mount may
+// be one that looks so after a prefix was removed, as of /api/api/7.
+func (m *matching) below() bool {
+	if !m.asked {
+		m.asked, m.isBelow = true, m.route.Serves(m.r.URL) && !(m.route.Mount() && shortened(m.r))
+	}
+	return m.isBelow
+}
+
+// shortened reports whether the path has fewer segments than the client sent.
+func shortened(r *http.Request) bool {
+	if sent, _, _ := strings.Cut(r.RequestURI, "?"); sent == r.URL.Path {
+		return false
+	}
+	sent, err := url.ParseRequestURI(r.RequestURI)
+	return err == nil && depth(sent.Path) > depth(r.URL.Path)
+}
+
+// depth is the number of a path's segments, empty ones too.
+func depth(path string) int { return strings.Count(strings.TrimRight(path, "/"), "/") }

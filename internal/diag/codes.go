@@ -42,7 +42,6 @@ const (
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
 	RouteApart       Code = "route-apart"        // a policy's pattern has a parameter where a route has text, so it does not apply
-	RouteStripped    Code = "route-stripped"     // a policy's Routes name a path whose beginning http.StripPrefix has removed
 	NotForRPC        Code = "not-for-rpc"        // a policy or Config.Deny has no effect on calls of gRPC or Connect
 )
 
@@ -52,7 +51,7 @@ func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
-	case RedisSettings, RouteApart, RouteStripped:
+	case RedisSettings, RouteApart:
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

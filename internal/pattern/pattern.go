@@ -286,6 +286,30 @@ func (p *Pattern) MatchURL(u *url.URL, greedy bool) bool {
 		u.RawPath != "" && (p.matchPath(u.RawPath, true, greedy) || p.matchPath(path.Clean(u.RawPath), true, greedy))
 }
 
+// Serves reports whether a route with this pattern can serve the URL's path as it is: nothing of it was
+// removed or cleaned.
+func (p *Pattern) Serves(u *url.URL) bool {
+	return p.serves(u.Path, false) || u.RawPath != "" && p.serves(u.RawPath, true)
+}
+
+func (p *Pattern) serves(path string, escaped bool) bool {
+	rest, more := strings.TrimPrefix(path, "/"), true
+	open := p.rest
+	for _, want := range p.segments {
+		if !more {
+			return false
+		}
+
+		var seg string
+		seg, rest, more = strings.Cut(rest, "/")
+		if want.kind != part && !want.matches(decoded(seg, escaped), more) {
+			return false
+		}
+		open = p.rest || want.kind != literal // echo's last parameter matches several segments
+	}
+	return open || rest == ""
+}
+
 func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 	rest, more := strings.TrimPrefix(path, "/"), true
 	for _, want := range p.segments {
@@ -295,10 +319,7 @@ func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 
 		var seg string
 		seg, rest, more = strings.Cut(rest, "/")
-		if escaped {
-			seg = unescape(seg)
-		}
-		if !want.matches(seg, more) {
+		if !want.matches(decoded(seg, escaped), more) {
 			return false
 		}
 	}
@@ -307,6 +328,13 @@ func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 		return true
 	}
 	return p.rest || strings.Trim(rest, "/") == ""
+}
+
+func decoded(seg string, escaped bool) string {
+	if escaped {
+		return unescape(seg)
+	}
+	return seg
 }
 
 // matches compares one segment. A wildcard between two slashes may be empty, as in chi and echo; at
