@@ -276,14 +276,14 @@ func hasPrefix(s, prefix string) bool {
 }
 
 // MatchURL reports whether the pattern matches the URL's path in any way that a router may read
-// it: decoded before or after splitting, with or without path cleaning ("//", "/../"), in upper or
-// lower case, with or without a trailing slash, with or without parameters (";x") after a segment.
+// it: decoded before or after splitting, with or without path cleaning ("//", "/../"), also by a
+// router that is mounted and cleans what is left of the path, in upper or lower case, with or without
+// a trailing slash, with or without parameters (";x") after a segment.
 //
 // With greedy a wildcard at the end matches several segments, as in echo, where "/search/:q" serves
 // /search/a/b.
 func (p *Pattern) MatchURL(u *url.URL, greedy bool) bool {
-	return p.matchPath(u.Path, false, greedy) || p.matchPath(path.Clean(u.Path), false, greedy) ||
-		u.RawPath != "" && (p.matchPath(u.RawPath, true, greedy) || p.matchPath(path.Clean(u.RawPath), true, greedy))
+	return p.match(u.Path, false, greedy) || u.RawPath != "" && p.match(u.RawPath, true, greedy)
 }
 
 // Serves reports whether a route with this pattern can serve the URL's path as it is: nothing of it was
@@ -310,9 +310,45 @@ func (p *Pattern) serves(path string, escaped bool) bool {
 	return open || rest == ""
 }
 
-func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
+// match compares a path as it is, and with all that follows a mount cleaned, wherever that is.
+func (p *Pattern) match(s string, escaped, greedy bool) bool {
+	if p.matchPath(0, s, escaped, greedy) {
+		return true
+	}
+
+	for i, want := range p.segments {
+		if !clean(s) && p.matchPath(i, path.Clean(s), escaped, greedy) {
+			return true
+		}
+
+		rest := strings.TrimPrefix(s, "/")
+		seg, below, more := strings.Cut(rest, "/")
+		text := want.kind == literal && i+1 < len(p.segments) && p.segments[i+1].kind == literal
+		if text && len(seg) > len(want.text) && hasPrefix(seg, want.text) {
+			// A prefix that is stripped may end inside a segment: of /apilogin it leaves "login", which gin may take for /login.
+			if p.matchPath(i+1, path.Clean("/"+rest[len(want.text):]), escaped, greedy) {
+				return true
+			}
+		}
+
+		if !more || !want.matches(decoded(seg, escaped), more) {
+			return false
+		}
+		s = s[len(s)-len(below)-1:]
+	}
+	return !clean(s) && p.matchPath(len(p.segments), path.Clean(s), escaped, greedy)
+}
+
+// clean reports whether the path is as [path.Clean] leaves it, but for a slash at its end.
+func clean(s string) bool {
+	cleaned := path.Clean(s)
+	return cleaned == s || cleaned == strings.TrimSuffix(s, "/")
+}
+
+// matchPath compares a path with the pattern from a segment on.
+func (p *Pattern) matchPath(from int, path string, escaped, greedy bool) bool {
 	rest, more := strings.TrimPrefix(path, "/"), true
-	for _, want := range p.segments {
+	for _, want := range p.segments[from:] {
 		if !more {
 			return false
 		}

@@ -200,6 +200,8 @@ func TestMatchURL(t *testing.T) {
 	}{
 		{"/login", "/login /login/ //login /./login /x/../login /%2e/login /LOGIN /lo%67in /login;x /login;x=1/ /login// http://h/login /%2Flogin", true},
 		{"/login", "/logi /logins / /login/x /x/login", false},
+		{"/api/login", "/api/../login /api/%2e%2e/login /api/%2e%2e%2flogin /api/x/../../login /x/../api/login /apilogin /apix/../login /api/./login /api/login/x/..", true}, // mounted, and cleaned there
+		{"/api/login", "/api/x/../logins /apilogins /x/../login", false},
 		{"/users/{id}", "/users/1 /users/1/ /users/a%2Fb /users//1 /USERS/1 /users/%20", true},
 		{"/users/{id}", "/users /users/ /users/1/2", false},
 		{"/users/{id}/posts", "/users/1/posts /users//posts /users/../posts /users/a%2Fb/posts", true},
@@ -229,6 +231,31 @@ func TestMatchURL(t *testing.T) {
 			}
 			if test.want && !p.MatchURL(u, true) {
 				t.Errorf("%q, %q: greedy does not match what matches otherwise", test.pattern, target)
+			}
+		}
+	}
+}
+
+func TestServes(t *testing.T) {
+	for _, test := range []struct {
+		route, targets string
+		want           bool
+	}{
+		{"/login", "/login /LOGIN /login/ /lo%67in", true},
+		{"/login", "/ /logins //login /login// /x/../login /login/x", false},
+		{"/api/", "/api /api/ /api/x /api/x/../..", true},
+		{"/api/", "/ //api /x/api", false},
+		{"/users/{id}", "/users/1 /users/a/b /users/a%2Fb", true},
+		{"/users/u_:x/{id}", "/users/u_7/1 /users/x/1", true},
+		{"", "/ /a //a", true},
+	} {
+		for target := range strings.FieldsSeq(test.targets) {
+			u, err := url.ParseRequestURI(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := FromRouter(test.route).Serves(u); got != test.want {
+				t.Errorf("%q, %q: got %t; want %t", test.route, target, got, test.want)
 			}
 		}
 	}

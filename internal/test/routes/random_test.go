@@ -213,13 +213,13 @@ func (r random) policy(s shape) string {
 func (r random) target(s shape) string {
 	var b strings.Builder
 	for _, seg := range s.segments {
-		b.WriteString(r.one("/", "/", "/", "/", "/", "/", "/", "//", "/./", "/a/../", "/%2e/", "/a/%2E%2e/", "%2F"))
+		b.WriteString(r.one("/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "/", "//", "/./", "/a/../", "/%2e/", "/a/%2E%2e/", "%2F", "/../", "/%2e%2e%2f"))
 		word := seg.text
 		if seg.kind != text {
-			word += r.one("users", "me", "search", "v1", "a", "7", "u_bob", "a%2Fb", "a%252Fb", "..", "%2e%2e", "", ";x", "me;x=1", "%3A", "%C3%A9")
+			word += r.one("users", "me", "search", "v1", "a", "7", "users", "me", "search", "v1", "a", "7", "u_bob", "a%2Fb", "a%252Fb", "..", "%2e%2e", "", ";x", "me;x=1", "%3A", "%C3%A9")
 		}
 
-		switch n := r.IntN(16); {
+		switch n := r.IntN(20); {
 		case n == 0 && word != "" && word[0] != '%':
 			word = fmt.Sprintf("%%%02x%s", word[0], word[1:])
 		case n == 1:
