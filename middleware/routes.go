@@ -60,8 +60,7 @@ type match struct {
 	always  bool               // to all
 	checks  []check            // by the route: to those that pass one of them
 	outside []*pattern.Pattern // by the path, where that is not below the route
-	apart   string             // the pattern that alone does not apply, as the route has text where it has a parameter
-	logged  *atomic.Bool       // apart
+	gap     *gap               // nil if there is nothing to log
 }
 
 // check compares the request itself with a pattern of the policy.
@@ -69,6 +68,14 @@ type check struct {
 	*pattern.Pattern
 	anyPath bool // only the host is compared
 	greedy  bool // another router may follow, in which a last parameter matches several segments
+}
+
+// gap is why a policy does not apply to requests that it may be meant for. It is logged once.
+type gap struct {
+	apart   bool             // the route has text where the policy has a parameter; otherwise it takes more methods
+	pattern string           // of the policy
+	path    *pattern.Pattern // of the requests; nil is any
+	logged  atomic.Bool
 }
 
 // matching compares one request with the policies' routes.
@@ -105,15 +112,27 @@ func (ps *policies) match(r *http.Request) matching {
 // match compares the policy's patterns with the route.
 func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 	m.always = len(p.routes) == 0
-	apart := ""
+	apart, everyMethod := "", false
+	var someMethods *gap
 	for i, own := range p.routes {
+		on := own.On(route)
+
+		// A subtree may be meant for some methods alone, and the router behind an open route knows its methods.
+		if (on == pattern.Always || on == pattern.ByPath) && !own.Open() && !route.Open() && route.AnyMethod() && own.SameHost(route) {
+			everyMethod = everyMethod || own.AnyMethod()
+			someMethods = &gap{pattern: p.Routes[i], path: own}
+			if on == pattern.Always {
+				someMethods.path = nil
+			}
+		}
+
 		// The methods differ if middleware has rewritten the request's after the router found the route.
 		if !own.MatchMethod(method) && !own.MatchMethodOf(route) {
 			continue
 		}
 
 		m.outside = append(m.outside, own)
-		switch own.On(route) {
+		switch on {
 		case pattern.Always:
 			m.always = m.always || own.SameHost(route)
 			m.checks = append(m.checks, check{Pattern: own, anyPath: true})
@@ -124,8 +143,11 @@ func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 		}
 	}
 
-	if apart != "" && !m.always && len(m.checks) == 0 {
-		m.apart, m.logged = apart, new(atomic.Bool)
+	switch {
+	case apart != "" && !m.always && len(m.checks) == 0:
+		m.gap = &gap{apart: true, pattern: apart}
+	case !everyMethod && pattern.Standard(method) != "": // adapters leave other methods out of the route
+		m.gap = someMethods
 	}
 	return m
 }
@@ -139,13 +161,27 @@ func (m *matching) applies(i int) bool {
 	this := &m.matches[i]
 	applies := this.always || this.byRoute(m.r) || len(this.outside) > 0 && !m.below() && this.byPath(m.r)
 
-	if this.apart != "" && !this.logged.Load() && !applies && m.below() {
-		this.logged.Store(true)
-		p := m.policies.list[i]
-		p.limiter.log.Report(diag.RouteApart, p.Name, "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should",
-			"policy", p.Name, "pattern", this.apart, "route", m.r.Pattern)
+	if g := this.gap; g != nil && !g.logged.Load() && m.shows(g, applies) {
+		g.logged.Store(true)
+		m.policies.list[i].reportGap(g, m.r.Pattern)
 	}
 	return applies
+}
+
+// shows reports whether the request is one to which the gap matters.
+func (m *matching) shows(g *gap, applies bool) bool {
+	if g.apart {
+		return !applies && m.below()
+	}
+	return g.path == nil || g.path.MatchURL(m.r.URL, false)
+}
+
+func (p *policy) reportGap(g *gap, route string) {
+	text := "a policy limits some methods of a route that takes every method: list the route without a method if it should limit them all"
+	if g.apart {
+		text = "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should"
+	}
+	p.limiter.log.Report(diag.RouteApart, p.Name, text, "policy", p.Name, "pattern", g.pattern, "route", route)
 }
 
 func (m *match) byRoute(r *http.Request) bool {

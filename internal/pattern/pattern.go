@@ -196,6 +196,9 @@ func (p *Pattern) MatchMethod(method string) bool {
 		strings.EqualFold(p.method, http.MethodGet) && strings.EqualFold(method, http.MethodHead)
 }
 
+// AnyMethod reports whether the pattern matches every method.
+func (p *Pattern) AnyMethod() bool { return p.method == "" }
+
 // MatchMethodOf reports whether the pattern matches the route's method.
 func (p *Pattern) MatchMethodOf(route *Pattern) bool { return p.MatchMethod(route.method) }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
@@ -112,6 +113,45 @@ func TestRoutes(t *testing.T) {
 					t.Errorf("got lines %v; want one: %t", lines, want)
 				}
 			})
+		}
+	}
+}
+
+// A policy for one method of a route that takes every method is logged, once.
+func TestEveryMethod(t *testing.T) {
+	for _, test := range []struct{ policy, route, requests, logged string }{
+		{"POST /login", "/login", "POST /login, PUT /login, BREW /login", "POST /login"},
+		{"POST /login", "/login", "PUT /login", "POST /login"},
+		{"GET /login", "/login", "HEAD /login", "GET /login"},
+		{"POST /auth/login", "/auth/{action}", "PUT /auth/logout", ""},
+		{"POST /auth/login", "/auth/{action}", "PUT /auth/logout, PUT /auth/login", "POST /auth/login"},
+		{"POST /login", "POST /login", "POST /login", ""},
+		{"/login", "/login", "POST /login", ""},
+		{"POST /login|/login", "/login", "POST /login", ""},
+		{"POST /", "/login", "POST /login", ""},
+		{"POST /login", "/", "POST /login", ""}, // a router may be behind it
+		{"POST other.com/login", "/login", "POST /login", ""},
+	} {
+		log := new(diagtest.Log)
+		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+			middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: gcra.PerSecond(1000), Routes: strings.Split(test.policy, "|")}))
+		h := vianethttp.From(l)(mux([]route{{"", test.route}}, func(int, func(string) string) {}, func(h http.Handler) http.Handler { return h }))
+		for range 2 {
+			for request := range strings.SplitSeq(test.requests, ", ") {
+				method, target, _ := strings.Cut(request, " ")
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))
+			}
+		}
+
+		got := ""
+		for _, line := range log.Lines() {
+			got += line.Attrs["pattern"]
+			if line.Code() != diag.RouteApart || line.Attrs["route"] != test.route {
+				t.Errorf("%+v: got %v", test, line)
+			}
+		}
+		if got != test.logged {
+			t.Errorf("%+v: got a line about %q", test, got)
 		}
 	}
 }
