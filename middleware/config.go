@@ -39,12 +39,6 @@ type Config struct {
 	// change the Decision. See also [Limiter.Observe].
 	Observe func(*http.Request, *Decision)
 
-	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST requests
-	// with the path "/package.Service/Method". A route "/package.Service/*" is all methods of a
-	// service. A route such as "GET /login", a Deny and a BanStatus are mistakes then. New of
-	// adapters/grpc and adapters/connect sets RPC.
-	RPC bool
-
 	// Override returns what is different for a key in a policy: for overrides that operators
 	// change while servers run, see package fleet. It wins over the Override of the policy,
 	// which is asked if it returns false. Nil means none.
@@ -246,14 +240,8 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to use while it fails, or no method Local", cfg.Store))
 	}
 
-	if cfg.RPC && cfg.Deny != nil {
-		errs = append(errs, errors.New("ratelimit: Deny is set; want nil with RPC, as a denied call has a status and details in place of an HTTP response"))
-	}
-	switch {
-	case cfg.BanStatus != 0 && cfg.BanStatus != http.StatusTooManyRequests && cfg.BanStatus != http.StatusForbidden:
+	if cfg.BanStatus != 0 && cfg.BanStatus != http.StatusTooManyRequests && cfg.BanStatus != http.StatusForbidden {
 		errs = append(errs, fmt.Errorf("ratelimit: BanStatus is %d; want 429 (which 0 means too) or 403", cfg.BanStatus))
-	case cfg.BanStatus != 0 && cfg.RPC:
-		errs = append(errs, errors.New("ratelimit: BanStatus is set; want 0 with RPC, as a denied call has a code in place of a status"))
 	}
 
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
@@ -341,12 +329,9 @@ func (p *policy) compile(report reporter) {
 	p.checkLimits(p.limiter.cfg.Store, report)
 
 	for i, route := range p.Routes {
-		field := fmt.Sprintf("Routes[%d]", i)
 		parsed, err := pattern.Parse(route)
-		if wrong := checkCall(route); p.limiter.cfg.RPC && wrong != nil {
-			report(field, "%w", wrong)
-		} else if err != nil {
-			report(field, "is %.80q: %w", route, err)
+		if err != nil {
+			report(fmt.Sprintf("Routes[%d]", i), "is %.80q: %w", route, err)
 		}
 		p.routes = append(p.routes, parsed)
 	}

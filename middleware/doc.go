@@ -46,7 +46,6 @@ package middleware
 //	limiter.go                Allow, Admit, Decide and Peek: the steps that follow, in order
 //	requeststate.go           how a request carries what its limiter knows
 //	admission.go              what a limiter charges for a request, and how the stores take it
-//	rpc.go                    routes of remote procedure calls
 //	routes.go                 which policies apply to the route
 //	policy.go                 a policy's functions make a charge
 //	deadline.go               the delay that a request with a deadline accepts

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +23,6 @@ type Limiter struct {
 	local     gcra.Store                 // for FailLocal
 	observers atomic.Pointer[[]observer] // never nil
 	log       diag.Log
-	calls     sync.Once // of the first Admit, see checkCalls
 }
 
 // Decide charges the policies that apply to the request and returns the Decision. It
@@ -51,8 +49,7 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 
 // Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no response
 // and does not call Config.Deny. It sets the RateLimit fields in h and, on a denial,
-// Retry-After unless no wait helps. Without Config.RPC its first call logs a Config.Deny,
-// and the policies that limit no remote procedure call.
+// Retry-After unless no wait helps.
 //
 // denied is nil if the request may go on. Otherwise the server answers by its Status,
 // RetryAfter and Results. One with a Delay is of a request whose context ended while it
@@ -60,9 +57,6 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 //
 // Pass the returned request's context on: it carries the Decision, see [FromContext].
 func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	if !l.cfg.RPC {
-		l.calls.Do(l.checkCalls)
-	}
 	return l.admit(h, r)
 }
 

@@ -51,15 +51,14 @@ import (
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
 // if the configuration is not valid, also for Routes that are not of calls, such as
-// "/login": [NewLimiter], with Config.RPC, returns the error.
+// "/login": [NewLimiter] returns the error.
 func New(cfg Config, policies ...Policy) connect.Interceptor {
-	cfg.RPC = true
 	return From(Must(NewLimiter(cfg, policies...)))
 }
 
-// From returns an interceptor for handlers that limits calls by l, a limiter with
-// Config.RPC. The handlers find the Decision with [FromContext]. It is not for
-// clients: outbound/httpclient limits their calls.
+// From returns an interceptor for handlers that limits calls by l, which may serve HTTP too.
+// Build it with [NewLimiter] if it does not. The handlers find the Decision with [FromContext].
+// It is not for clients: outbound/httpclient limits their calls.
 func From(l *Limiter) connect.Interceptor {
 	return &interceptor{Must(l, nil)}
 }

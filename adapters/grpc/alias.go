@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // Types of package middleware, which documents them.
@@ -35,9 +36,9 @@ const (
 	FailClosed = middleware.FailClosed // deny the request, but not for a Shadow
 )
 
-// NewLimiter returns a Limiter for From. See [middleware.New].
+// NewLimiter returns a Limiter for From. See [adapter.NewRPC].
 func NewLimiter(cfg Config, policies ...Policy) (*Limiter, error) {
-	return middleware.New(cfg, policies...)
+	return adapter.NewRPC(cfg, policies...)
 }
 
 // Must returns l. It panics if err is not nil, or l is nil. See [middleware.Must].

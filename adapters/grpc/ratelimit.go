@@ -63,14 +63,13 @@ type Interceptors struct{ limiter *Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
 // configuration is not valid, also for Routes that are not of calls, such as "/login":
-// [NewLimiter], with Config.RPC, returns the error.
+// [NewLimiter] returns the error.
 func New(cfg Config, policies ...Policy) *Interceptors {
-	cfg.RPC = true
 	return From(Must(NewLimiter(cfg, policies...)))
 }
 
-// From returns interceptors that limit calls by l, a limiter with Config.RPC. The handlers
-// find the Decision with [FromContext].
+// From returns interceptors that limit calls by l, which may serve HTTP too. Build it with
+// [NewLimiter] if it does not. The handlers find the Decision with [FromContext].
 func From(l *Limiter) *Interceptors {
 	return &Interceptors{Must(l, nil)}
 }

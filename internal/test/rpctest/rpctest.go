@@ -62,7 +62,7 @@ func Keys(t *testing.T, path string, serve Serve) {
 	} {
 		var got []string
 		observe := func(_ *http.Request, d *middleware.Decision) { got = append(got, d.Results[0].Subject) }
-		call := serve(t, middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), RPC: true, Observe: observe},
+		call := serve(t, middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Observe: observe},
 			middleware.Policy{Name: "p", Key: test.key, Limit: gcra.PerHour(5)})))
 
 		if _, err := call(test.header); err != nil {
@@ -81,7 +81,7 @@ func Headers(t *testing.T, serve Serve) {
 
 	var d *middleware.Decision
 	cfg := middleware.Config{
-		Store: gcra.NewMemory(), RPC: true,
+		Store:   gcra.NewMemory(),
 		Observe: func(_ *http.Request, seen *middleware.Decision) { d = seen },
 		Logger:  slog.New(slog.DiscardHandler), // gets the proxy that TrustedHops misses
 	}
@@ -121,7 +121,7 @@ func Bans(t *testing.T, serve Serve) {
 		return middleware.Override{Banned: true, Until: time.Now().Add(time.Hour)}, true
 	}
 	for _, cfg := range []middleware.Config{
-		{RPC: true},
+		{},
 		{BanStatus: http.StatusForbidden}, // of a limiter that serves HTTP too
 	} {
 		cfg.Store = gcra.NewMemory()

@@ -1,0 +1,2 @@
+// Package adapter has what adapters need beside package middleware.
+package adapter

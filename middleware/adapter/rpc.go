@@ -1,0 +1,43 @@
+package adapter
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// NewRPC is [middleware.New] for a limiter of remote procedure calls: POST requests with the path
+// "/package.Service/Method". A route "/package.Service/*" is all methods of a service. Its error also
+// has the mistakes that such a limiter alone can have: a route that matches no call, such as "GET
+// /login", a Deny and a BanStatus, which are for HTTP. Reload of the limiter does not look for them.
+func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.Limiter, error) {
+	l, err := middleware.New(cfg, policies...)
+	errs := []error{err}
+	if cfg.Deny != nil {
+		errs = append(errs, errors.New("ratelimit: Deny is set; want nil, as a denied call has a status and details in place of an HTTP response"))
+	}
+	if cfg.BanStatus != 0 {
+		errs = append(errs, errors.New("ratelimit: BanStatus is set; want 0, as a denied call has a code in place of a status"))
+	}
+
+	for i, p := range policies {
+		for n, route := range p.Routes {
+			if _, err := pattern.Parse(route); err == nil && !calls.MatchString(route) { // New has reported other errors
+				wrong := fmt.Errorf(`is %.80q, which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`, route)
+				errs = append(errs, &middleware.FieldError{Index: i, Name: p.Name, Field: fmt.Sprintf("Routes[%d]", n), Err: wrong})
+			}
+		}
+	}
+
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// calls are the routes that match remote procedure calls: all of them ("/", "/*", "/*path", "/{rest...}"),
+// those of services ("/pkg.*"), of one service, or one of its methods, which is text in each call.
+var calls = regexp.MustCompile(`^(POST[ \t]+)?/([^/]*\*[^/]*|{[^/]*\.\.\.}|[^/{:][^/]*/({[^/]*\.\.\.}|[^/{:][^/]*(/(\*|{[^/]*\.\.\.})?)?)?)?$`)

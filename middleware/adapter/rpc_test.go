@@ -1,0 +1,68 @@
+package adapter_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
+)
+
+func TestNewRPC(t *testing.T) {
+	for route, right := range map[string]bool{
+		"/pkg.Service/Method":        true,
+		"POST /pkg.Service/Method":   true,
+		"POST\t/pkg.Service/Method":  true,
+		"/pkg.Service/*":             true,
+		"/pkg.*":                     true,
+		"/pkg.Service/":              true,
+		"/":                          true,
+		"/*":                         true,
+		"/*path":                     true,
+		"POST /*path":                true,
+		"/{rest...}":                 true,
+		"/pkg.Service/{method...}":   true,
+		"/pkg.Service/M/{rest...}":   true,
+		"/pkg.Service/Method/":       true,
+		"/pkg.Service/Method/*":      true,
+		"/pkg.Service/Method/other":  false,
+		"/pkg.Service/{method}":      false,
+		"/pkg.Service/:method":       false,
+		"/{service}/Method":          false,
+		"/:service/Method":           false,
+		"pkg.Service/Method":         false,
+		"/pkg.Service":               false,
+		"GET /pkg.Service/Method":    false,
+		"a.example/pkg.S/Method":     false,
+		"/api/v1/pkg.Service/Method": false,
+	} {
+		_, err := adapter.NewRPC(middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{
+			Name: "calls", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5), Routes: []string{"/pkg.Service/Other", route},
+		})
+		if right && err != nil {
+			t.Errorf("%s: got %v; want no error", route, err)
+		}
+
+		want := `ratelimit: policy "calls": Routes[1] is "` + route + wantCall
+		if !right && (err == nil || err.Error() != want) {
+			t.Errorf("%s: got %v; want %s alone", route, err, want)
+		}
+	}
+}
+
+// wantCall is what an error says after a route that matches no call.
+const wantCall = `", which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`
+
+// All mistakes are reported at once, with those of New.
+func TestNewRPCMistakes(t *testing.T) {
+	_, err := adapter.NewRPC(middleware.Config{BanStatus: http.StatusForbidden, Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}},
+		middleware.Policy{Name: "calls", Key: keyfunc.RemoteAddr, Routes: []string{"pkg.Service/Method", "pkg"}})
+	for _, want := range []string{"Store is nil", "Limit is missing", `Routes[1] is "pkg": it has no "/"`, "Deny is set", "BanStatus is set", `Routes[0] is "pkg.Service/Method` + wantCall} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %s", err, want)
+		}
+	}
+}
