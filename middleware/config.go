@@ -30,8 +30,9 @@ type Config struct {
 	// Deny writes the response to a denied request, in place of the default, a problem+json of
 	// RFC 9457. [Decision.Status] is the status to write. Retry-After, if a wait helps, and
 	// Cache-Control are set already, and other fields for caches, such as ETag and Expires, are
-	// removed. If Deny writes nothing, the default is written, where the adapter can tell. The
-	// writer may be wrapped: use [http.ResponseController].
+	// removed. The request's body has been read, up to a bound: see [Limiter.Allow]. If Deny
+	// writes nothing, the default is written, where the adapter can tell. The writer may be
+	// wrapped: use [http.ResponseController].
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
 	// Observe is called with the Decision about a request, before anything is written and

@@ -13,6 +13,7 @@ import (
 
 // writeDenial answers a request that may not go on.
 func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decision) {
+	drain(w, r)
 	h := w.Header()
 	maps.DeleteFunc(h, letsStore)
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: caches must not store a 429

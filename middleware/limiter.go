@@ -38,6 +38,10 @@ func (l *Limiter) Decide(r *http.Request) *Decision {
 // writes the denial, and holds an allowed request back while a policy with MaxDelay asks
 // for it. It reports whether the request may go on; if not, write nothing.
 //
+// Before a denial it reads the request's body, up to 64 MiB in 5 s, or a proxy in front that is
+// still sending would answer 502. HTTP/2, a request with Expect, and a ResponseWriter that can set
+// no read deadline are excepted.
+//
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	r, denied := l.admit(w.Header(), r)

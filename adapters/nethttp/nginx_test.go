@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,4 +48,36 @@ func TestNginxDoesNotStoreADenial(t *testing.T) {
 	get("/b", "429 MISS")
 	clock.add(time.Hour)
 	get("/b", "200 MISS")
+}
+
+// A client whose uploads are denied gets 429, and all others are served. nginx sends a body that it has
+// and, with its defaults, closes each connection: a server that answers without reading resets it. nginx
+// would answer 502, and after one upload to each server all requests, for ten seconds.
+func TestNginxDeniedUploads(t *testing.T) {
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+		ratelimit.Policy{Name: "uploads", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(1), Routes: []string{"POST /"}})
+	servers := ""
+	for range 2 {
+		app := httptest.NewServer(limit(http.HandlerFunc(hello)))
+		t.Cleanup(app.Close)
+		servers += "server " + app.Listener.Addr().String() + "; "
+	}
+	client := nginxtest.Start(t, "upstream app { "+servers+"}", "client_max_body_size 100m; location / { proxy_pass http://app; }")
+
+	if res, err := client.Post("http://app/", "", nil); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("the first upload: got %v, %v; want 200", res, err)
+	}
+	for _, size := range []int{300e3, 1e6, 10e6, 60e6} {
+		body := strings.Repeat("x", size)
+		for range 4 {
+			res, err := client.Post("http://app/", "", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if other, _ := fetch(t, client, "http://app/"); res.StatusCode != http.StatusTooManyRequests || other.StatusCode != http.StatusOK {
+				t.Errorf("%d bytes: got %d, and %d for others; want 429, 200", size, res.StatusCode, other.StatusCode)
+			}
+		}
+	}
 }
