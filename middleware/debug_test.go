@@ -202,8 +202,8 @@ func TestDebugOffCostsNothing(t *testing.T) {
 		return allocations, asked
 	}
 
-	if n, asked := measure(slog.New(silent{})); n > 1 || asked != 100 {
-		t.Errorf("got %v allocations a decision, %d calls of Override for 100; want 1, the request's state, and 100", n, asked)
+	if n, asked := measure(slog.New(silent{})); n > 3 || asked != 100 {
+		t.Errorf("got %v allocations a decision, %d calls of Override for 100; want 3 (the request's state, the values of the fields, and the text of Remaining), and 100", n, asked)
 	}
 
 	logger, text := debugLog(slog.LevelInfo)

@@ -122,29 +122,43 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	}
 	a.written.headers = own.headers
 
+	fields := fields{h, make([]string, 0, 4)}
 	// A form is written unless a tighter limiter further out has written it.
 	shows := func(form Headers) bool { return headers&form != 0 && (tighter || outer.headers&form == 0) }
 	for i := range triples {
 		if t := &triples[i]; shows(t.headers) && !(denied && own.reset == 0) {
-			h[t.limit] = text.capacity(&c.Limit)
-			h[t.remaining] = numeral(own.remaining)
-			h[t.reset] = numeral(int64(own.reset))
+			fields.set(t.limit, text.capacity(&c.Limit))
+			fields.set(t.remaining, strconv.FormatInt(own.remaining, 10))
+			fields.set(t.reset, strconv.Itoa(int(own.reset)))
 		}
 	}
 	switch {
 	case headers&HeadersDraft11 != 0:
-		writeLists(a, h, outer.headers&HeadersDraft11 != 0, denied)
+		writeLists(a, &fields, outer.headers&HeadersDraft11 != 0, denied)
 	case shows(HeadersDraft6) && outer.headers&HeadersDraft11 == 0:
-		h[policyField] = text.window(c)
+		fields.set(policyField, text.window(c))
 	}
+}
+
+// fields are those of one response. It owns their values, which share an array: a proxy in the
+// same process may edit them in place.
+type fields struct {
+	h      http.Header
+	values []string
+}
+
+func (f *fields) set(name, value string) {
+	f.values = append(f.values, value)
+	n := len(f.values)
+	f.h[name] = f.values[n-1 : n : n]
 }
 
 // writeLists sets the fields of HeadersDraft11. If longer, it appends to the lists of the
 // limiters further out. One string holds both values: one allocation.
-func writeLists(a *admission, h http.Header, longer, denied bool) {
+func writeLists(a *admission, f *fields, longer, denied bool) {
 	var policies, list string
 	if longer {
-		policies, list = h.Get(policyField), h.Get(listField)
+		policies, list = f.h.Get(policyField), f.h.Get(listField)
 	}
 
 	var room [128]byte
@@ -152,8 +166,8 @@ func writeLists(a *admission, h http.Header, longer, denied bool) {
 	split := len(b)
 	text := string(a.appendItems(append(b, list...), split, denied))
 
-	values := []string{text[:split], text[split:]}
-	h[policyField], h[listField] = values[:1:1], values[1:]
+	f.set(policyField, text[:split])
+	f.set(listField, text[split:])
 }
 
 // closest returns the index of the policy closest to its limit or, if some

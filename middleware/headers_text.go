@@ -13,10 +13,10 @@ import (
 // quota, whose periods differ.
 type policyText struct {
 	limit   gcra.Limit
-	name    string   // "burst", with the quotes
-	most    []string // 100
-	draft6  []string // 100;w=60; nil for a quota
-	draft11 string   // "burst";q=100;w=60; empty for a quota
+	name    string // "burst", with the quotes
+	most    string // 100
+	draft6  string // 100;w=60; empty for a quota
+	draft11 string // "burst";q=100;w=60; empty for a quota
 }
 
 func newPolicyText(name string, l gcra.Limit) policyText {
@@ -31,24 +31,22 @@ func newPolicyText(name string, l gcra.Limit) policyText {
 	return t
 }
 
-// capacity is the highest possible Remaining: 100. The slice is shared by all
-// responses, as are those of github.com/rs/cors: Header.Add copies it.
-func (t *policyText) capacity(l *gcra.Limit) []string {
+// capacity is the highest possible Remaining: 100.
+func (t *policyText) capacity(l *gcra.Limit) string {
 	if *l == t.limit {
 		return t.most
 	}
-	return numeral(l.Capacity())
+	return strconv.FormatInt(l.Capacity(), 10)
 }
 
-// window is the limit in the form of draft 6: 100;w=60. The slice is shared, as
-// that of capacity.
-func (t *policyText) window(c *gcra.Charge) []string {
-	if t.draft6 != nil && c.Limit == t.limit {
+// window is the limit in the form of draft 6: 100;w=60.
+func (t *policyText) window(c *gcra.Charge) string {
+	if t.draft6 != "" && c.Limit == t.limit {
 		return t.draft6
 	}
 	q, w := window(c)
 	b := strconv.AppendInt(make([]byte, 0, 40), q, 10)
-	return []string{string(strconv.AppendInt(append(b, ";w="...), w, 10))}
+	return string(strconv.AppendInt(append(b, ";w="...), w, 10))
 }
 
 // appendPolicy appends the limit in the form of draft 11: "burst";q=100;w=60.
@@ -117,22 +115,4 @@ func appendComma(b []byte, start int) []byte {
 		b = append(b, ", "...)
 	}
 	return b
-}
-
-// numerals are the numbers of up to three digits, which most values of Remaining and
-// Reset are.
-var numerals = func() (all [1000]string) {
-	for i := range all {
-		all[i] = strconv.Itoa(i)
-	}
-	return all
-}()
-
-// numeral is n in decimal as the value of a field. The slice may be shared, as that
-// of policyText.capacity.
-func numeral(n int64) []string {
-	if 0 <= n && n < int64(len(numerals)) {
-		return numerals[n : n+1 : n+1]
-	}
-	return []string{strconv.FormatInt(n, 10)}
 }
