@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,13 +20,23 @@ func ban(until time.Time) func(string) (middleware.Override, bool) {
 	return func(string) (middleware.Override, bool) { return middleware.Override{Banned: true, Until: until}, true }
 }
 
-// A ban until the year 9999, as databases write "for ever", has a Retry-After.
-func TestBanOfMillennia(t *testing.T) {
-	l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
-		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(5), Override: ban(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC))})
-	res, d := allow(l, get("/"))
-	if got := res.Header.Get("Retry-After"); got != "2147483647" || d.RetryAfter <= 0 || res.Header.Get("RateLimit-Reset") != got {
-		t.Errorf("Retry-After %q, RetryAfter %v, Reset %q", got, d.RetryAfter, res.Header.Get("RateLimit-Reset"))
+// No field names a wait that a timer of 32 bits takes for none: of a ban until the year 9999, as databases
+// write "for ever", and of a quota, allowed and denied.
+func TestLongWaits(t *testing.T) {
+	const longest = 2_147_483 * time.Second
+	for i, p := range []middleware.Policy{
+		{Name: "p", Key: key("k"), Limit: five, Override: ban(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC))},
+		{Name: "p", Key: key("k"), Limit: gcra.Quota(2, gcra.Yearly)},
+	} {
+		store, _ := newStore()
+		l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersXRateLimit | middleware.HeadersDraft11}, p)
+		for range 3 {
+			res, d := allow(l, get("/"))
+			if h := res.Header; h.Get("X-RateLimit-Reset") != "2147483" || !strings.HasSuffix(h.Get("RateLimit"), ";t=2147483") ||
+				!d.Allowed && (h.Get("Retry-After") != "2147483" || d.RetryAfter != longest) {
+				t.Errorf("policy %d: got %v, RetryAfter %v; want no wait above %v", i, h, d.RetryAfter, longest)
+			}
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // share it: do not change it.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied, or 1 s of a 503; 0 if allowed or if no wait helps
+	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied, at most 2,147,483 s, or 1 s of a 503; 0 if allowed or if no wait helps
 	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies that are not shadows
 	Results    []PolicyResult // of the policies that applied and were decided, in order
 	Err        error          // why a policy followed its OnFailure or a refund failed, or why a delay ended early; otherwise nil
@@ -139,7 +139,7 @@ func (a *admission) retryAfter() time.Duration {
 			longest = max(longest, r.RetryAfter)
 		}
 	}
-	return time.Duration(min(seconds(longest), math.MaxInt32)) * time.Second // a ban may be long
+	return time.Duration(told(longest)) * time.Second
 }
 
 // decision returns the Decision, which the first call makes. Most requests never

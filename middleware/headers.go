@@ -28,6 +28,7 @@ const (
 	// The fields describe the policy with the fewest units left or, if policies deny, that
 	// of these with the longest wait. A denial that no wait helps has no Retry-After, and of
 	// these fields at most RateLimit-Policy. w is in whole seconds: 10 in 100 ms is 100;w=1.
+	// Reset is at most 2147483, 24.8 days, as are Retry-After and draft 11's t.
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of
@@ -249,7 +250,7 @@ func reset(a *admission, r *gcra.Result, denied bool) int32 {
 	if denied {
 		d = a.retryAfter()
 	}
-	return int32(min(seconds(d), math.MaxInt32))
+	return int32(told(d))
 }
 
 // untilMore is t of the RateLimit field: the seconds until there are more units,
@@ -258,11 +259,11 @@ func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	r := &c.Result
 	switch {
 	case denied:
-		return seconds(r.RetryAfter)
+		return told(r.RetryAfter)
 	case r.Remaining == c.Limit.Capacity():
 		return 0
 	case from == sourceLocal:
-		return seconds(r.ResetAfter) // the interval of its share is not known here
+		return told(r.ResetAfter) // the interval of its share is not known here
 	}
 
 	// The bucket is full after ResetAfter. The next unit comes one interval
@@ -270,8 +271,12 @@ func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	// interval is 0.
 	missing := c.Limit.Capacity() - r.Remaining
 	wait := r.ResetAfter - time.Duration(missing-1)*c.Limit.Interval()
-	return seconds(min(max(wait, 1), r.ResetAfter))
+	return told(min(max(wait, 1), r.ResetAfter))
 }
+
+// told is a wait as clients are told it, in seconds: at most 24.8 days. Timers of 32 bits, such as
+// setTimeout, take more milliseconds for none, so a client would ask again at once, and again.
+func told(d time.Duration) int64 { return min(seconds(d), math.MaxInt32/1000) }
 
 // seconds rounds up, so that a client that waits so long waits long enough.
 func seconds(d time.Duration) int64 {

@@ -28,11 +28,11 @@ func TestQuotaHeaders(t *testing.T) {
 		after time.Duration
 		want  string // status, fields
 	}{
-		{0, "200 2;w=2419200, 2 limit, 1 left, reset 2419200, retry "},
+		{0, "200 2;w=2419200, 2 limit, 1 left, reset 2147483, retry "},
 		{27 * 24 * time.Hour, "200 2;w=2419200, 2 limit, 0 left, reset 86400, retry "},
 		{23 * time.Hour, "429 2;w=2419200, 2 limit, 0 left, reset 3600, retry 3600"},
 		{time.Hour - 1, "429 2;w=2419200, 2 limit, 0 left, reset 1, retry 1"},
-		{1, "200 2;w=2678400, 2 limit, 1 left, reset 2678400, retry "}, // March has 31 days
+		{1, "200 2;w=2678400, 2 limit, 1 left, reset 2147483, retry "}, // March has 31 days
 	} {
 		clock.add(tt.after)
 		res, d := allow(l, get("/"))
@@ -57,7 +57,7 @@ func TestQuotaHeaders(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 
-	if got, want := res.Header.Get("RateLimit"), `"rate";r=9;t=1, "monthly";r=1;t=2678400`; got != want {
+	if got, want := res.Header.Get("RateLimit"), `"rate";r=9;t=1, "monthly";r=1;t=2147483`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -88,11 +88,11 @@ func TestHeadersOfAPlan(t *testing.T) {
 		used         int64 // of the month before
 		draft6, want string
 	}{
-		{"the first", 0, "/free", 0, "60;w=60, 59 of 60, reset 1", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=9999;t=2678400`},
+		{"the first", 0, "/free", 0, "60;w=60, 59 of 60, reset 1", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=9999;t=2147483`},
 		{"the first", 0, "/pro", 0, "600;w=60, 1199 of 1200, reset 1", `"rate";q=600;w=60, "monthly";q=1000000;w=2678400 and "rate";r=1199;t=1, "monthly";r=999999;t=1209600`},
-		{"near the end of the quota", time.Minute, "/free", 9_970, "10000;w=2678400, 28 of 10000, reset 2678340", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=28;t=2678340`},
-		{"at its end", time.Minute, "/free", 27, "10000;w=2678400, 0 of 10000, reset 2678280", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=0;t=2678280`},
-		{"behind it", time.Minute, "/free", 0, "10000;w=2678400, 0 of 10000, reset 2678220", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=60, "monthly";r=0;t=2678220`},
+		{"near the end of the quota", time.Minute, "/free", 9_970, "10000;w=2678400, 28 of 10000, reset 2147483", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=28;t=2147483`},
+		{"at its end", time.Minute, "/free", 27, "10000;w=2678400, 0 of 10000, reset 2147483", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=0;t=2147483`},
+		{"behind it", time.Minute, "/free", 0, "10000;w=2678400, 0 of 10000, reset 2147483", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=60, "monthly";r=0;t=2147483`},
 	} {
 		clock.add(tt.after)
 		if tt.used > 0 {
@@ -131,7 +131,7 @@ func TestFullQuotaHasNoTime(t *testing.T) {
 		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(2, gcra.Monthly), Cost: costOf("/paid")})
 	for _, tt := range []struct{ path, want string }{
 		{"/free", `"rate";r=10, "monthly";r=2`},
-		{"/paid", `"rate";r=9;t=1, "monthly";r=1;t=2678400`},
+		{"/paid", `"rate";r=9;t=1, "monthly";r=1;t=2147483`},
 	} {
 		res, _ := allow(l, get(tt.path))
 		if got := res.Header.Get("RateLimit"); got != tt.want {

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -86,7 +85,7 @@ func pushback(wait time.Duration) string {
 	if wait <= 0 {
 		return "-1"
 	}
-	return strconv.FormatInt(min(wait.Milliseconds(), math.MaxInt32), 10)
+	return strconv.FormatInt(wait.Milliseconds(), 10) // fits: Decision.RetryAfter is at most 2,147,483 s
 }
 
 // details are the google.rpc messages of a denial.
