@@ -170,13 +170,29 @@ func head(t *testing.T, build func(sitetest.App) http.Handler) {
 
 func denyOwn(t *testing.T, build func(sitetest.App) http.Handler) {
 	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: once}}, Config: middleware.Config{
-		Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
-			w.WriteHeader(d.Status())
-			fmt.Fprintf(w, "wait %v", d.RetryAfter.Round(time.Hour))
+		Deny: func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
+			switch r.Header.Get("X-Do") {
+			case "nothing":
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour))
+			case "framework":
+				switch c := middleware.Framework(r.Context()).(type) {
+				case *gin.Context:
+					c.AbortWithStatus(http.StatusTeapot)
+				case interface{ NoContent(int) error }: // echo's
+					_ = c.NoContent(http.StatusTeapot)
+				default:
+					w.WriteHeader(http.StatusTeapot)
+				}
+			default:
+				w.WriteHeader(d.Status())
+				fmt.Fprintf(w, "wait %v", d.RetryAfter.Round(time.Hour))
+			}
 		}}})
 	s.Do(t, "GET /ok")
 	a := s.Do(t, "GET /ok")
 	expect(t, "denial", []any{a.StatusCode, a.Text, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
+	expect(t, "nothing written", s.Do(t, "GET /ok", "X-Do: nothing").StatusCode, 429)
+	expect(t, "written to the framework", s.Do(t, "GET /ok", "X-Do: framework").StatusCode, 418)
 }
 
 func shadow(t *testing.T, build func(sitetest.App) http.Handler) {

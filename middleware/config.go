@@ -31,7 +31,7 @@ type Config struct {
 	// RFC 9457. [Decision.Status] is the status to write. Retry-After, if a wait helps, and
 	// Cache-Control are set already, and other fields for caches, such as ETag and Expires, are
 	// removed. The request's body has been read, up to a bound: see [Limiter.Allow]. If Deny
-	// writes nothing, the default is written, where the adapter can tell. The writer may be
+	// writes nothing, the status is written, where the adapter can tell. The writer may be
 	// wrapped: use [http.ResponseController].
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 

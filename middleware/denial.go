@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // writeDenial answers a request that may not go on.
@@ -22,12 +20,42 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 		return
 	}
 
-	writer, wrote := watchDeny(w, r)
-	l.cfg.Deny(writer, r, d)
-	if !wrote() {
-		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")
-		writeProblem(w, r, d)
+	switch own := w.(type) {
+	case interface {
+		Written() bool
+		Status() int
+	}: // gin's and echo's: Deny may write to them by the framework's context
+		before := own.Status() // gin sends the status at the end; where there is no route it is 404 already
+		l.cfg.Deny(w, r, d)
+		if !own.Written() && own.Status() == before {
+			w.WriteHeader(d.Status())
+		}
+	default:
+		writer := &denyWriter{ResponseWriter: w}
+		l.cfg.Deny(writer, r, d)
+		if !writer.written && Framework(r.Context()) == nil { // a framework's other writer may buffer: unknown
+			w.WriteHeader(d.Status())
+		}
 	}
+}
+
+// denyWriter is the writer of Config.Deny. It notes whether Deny writes: if not, an implied 200
+// would mean that the request was served.
+type denyWriter struct {
+	http.ResponseWriter
+	written bool
+}
+
+func (w *denyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *denyWriter) WriteHeader(status int) {
+	w.written = w.written || status >= 200 // others are informational
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *denyWriter) Write(b []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(b)
 }
 
 // letsStore reports whether a field could let a cache store a denial in spite of

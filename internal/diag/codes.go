@@ -27,21 +27,20 @@ const (
 
 // Problems of a limiter's set-up.
 const (
-	PolicyFailed     Code = "policy-failed"      // Key, LimitFor, Override, Cost or Skip returned an error, an invalid value, or panicked
-	ProxyIgnored     Code = "proxy-ignored"      // X-Forwarded-For is present, and the key does not read it
-	AddrOverwritten  Code = "addr-overwritten"   // middleware in front has put an address into r.RemoteAddr
-	LimiterTwice     Code = "limiter-twice"      // one limiter charged one request twice
-	SharedName       Code = "shared-name"        // two limits share a policy name and a store
-	AnonymousOnly    Code = "anonymous-only"     // a policy's first requests all had an empty key
-	KeyBeforeAuth    Code = "key-before-auth"    // KeyFrom ran before the authentication
-	DenyWroteNothing Code = "deny-wrote-nothing" // Config.Deny wrote no response
-	LimitUnset       Code = "limit-unset"        // LimitFor or Override returned the zero Limit
-	CostAboveBurst   Code = "cost-above-burst"   // a request costs more than a full bucket holds, so it can never pass
-	JWTWithoutExp    Code = "jwt-without-exp"    // a correctly signed token has no exp
-	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
-	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
-	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
-	RouteApart       Code = "route-apart"        // a policy's pattern has a parameter where a route has text, so it does not apply
+	PolicyFailed    Code = "policy-failed"     // Key, LimitFor, Override, Cost or Skip returned an error, an invalid value, or panicked
+	ProxyIgnored    Code = "proxy-ignored"     // X-Forwarded-For is present, and the key does not read it
+	AddrOverwritten Code = "addr-overwritten"  // middleware in front has put an address into r.RemoteAddr
+	LimiterTwice    Code = "limiter-twice"     // one limiter charged one request twice
+	SharedName      Code = "shared-name"       // two limits share a policy name and a store
+	AnonymousOnly   Code = "anonymous-only"    // a policy's first requests all had an empty key
+	KeyBeforeAuth   Code = "key-before-auth"   // KeyFrom ran before the authentication
+	LimitUnset      Code = "limit-unset"       // LimitFor or Override returned the zero Limit
+	CostAboveBurst  Code = "cost-above-burst"  // a request costs more than a full bucket holds, so it can never pass
+	JWTWithoutExp   Code = "jwt-without-exp"   // a correctly signed token has no exp
+	JWTEmptyKey     Code = "jwt-empty-key"     // tokens are verified with an empty HMAC key
+	JWTNoneVerifies Code = "jwt-none-verifies" // none of the first bearer tokens verified
+	RouteUnknown    Code = "route-unknown"     // the key is the route, and the route is never known
+	RouteApart      Code = "route-apart"       // a policy's pattern has a parameter where a route has text, so it does not apply
 )
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for what

@@ -69,10 +69,9 @@ func expectLine(t *testing.T, log *diagtest.Log, code diag.Code, attrs ...string
 	}
 }
 
-func fails(*http.Request) (string, error)           { return "", errors.New("no session today") }
-func panics(r *http.Request) (string, error)        { return r.Context().Value("missing").(string), nil }
-func byName(r *http.Request) (string, error)        { return r.Header.Get("X-Client"), nil }
-func writeDenied(w http.ResponseWriter, status int) { http.Error(w, "slow down", status) }
+func fails(*http.Request) (string, error)    { return "", errors.New("no session today") }
+func panics(r *http.Request) (string, error) { return r.Context().Value("missing").(string), nil }
+func byName(r *http.Request) (string, error) { return r.Header.Get("X-Client"), nil }
 func fixed(l gcra.Limit) func(*http.Request) gcra.Limit {
 	return func(*http.Request) gcra.Limit { return l }
 }
@@ -205,37 +204,6 @@ func TestDiagnostics(t *testing.T) {
 		{name: "a token without exp and so no key", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "")}, code: diag.JWTWithoutExp},
 		{name: "an empty HMAC key", policy: middleware.Policy{Key: reports(diag.JWTEmptyKey, "k")}, code: diag.JWTEmptyKey, attrs: []string{"policy=p"}},
 		{name: "an unknown route", policy: middleware.Policy{Key: reports(diag.RouteUnknown, "k")}, code: diag.RouteUnknown, attrs: []string{"policy=p"}},
-
-		{name: "Deny writes nothing", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}}, code: diag.DenyWroteNothing},
-		{name: "Deny writes nothing for some", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
-				if r.Header.Get("X-Client") == "alice" {
-					writeDenied(w, d.Status())
-				}
-			}}, header: func(i int) []string { return []string{"X-Client: " + []string{"alice", "bob"}[i/50]} }, code: diag.DenyWroteNothing},
-		{name: "Deny writes", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) { writeDenied(w, d.Status()) }}},
-		{name: "Deny writes a status alone", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) { w.WriteHeader(d.Status()) }}},
-		{name: "Deny flushes", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
-				w.WriteHeader(d.Status())
-				_ = http.NewResponseController(w).Flush()
-			}}},
-		{name: "Deny writes to the framework", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
-				switch c := middleware.Framework(r.Context()).(type) {
-				case *gin.Context:
-					c.String(d.Status(), "slow down")
-				case echov4.Context:
-					_ = c.String(d.Status(), "slow down")
-				case *echo.Context:
-					_ = c.String(d.Status(), "slow down")
-				default:
-					writeDenied(w, d.Status())
-				}
-			}}},
 	} {
 		for _, f := range sitetest.Frameworks {
 			t.Run(test.name+"/"+f.Name, func(t *testing.T) {
@@ -555,32 +523,6 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A Deny that only changes the connection has not written a response.
-func TestDenyOnlySetsADeadline(t *testing.T) {
-	log := new(diagtest.Log)
-	limit := vianethttp.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(w http.ResponseWriter, _ *http.Request, _ *middleware.Decision) {
-		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Error(err)
-		}
-	}}, middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: gcra.PerHour(1)})
-
-	s := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	defer s.Close()
-
-	for _, want := range []int{200, 429, 429} {
-		res, err := http.Get(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		if res.StatusCode != want {
-			t.Errorf("got %d; want %d", res.StatusCode, want)
-		}
-	}
-
-	expectLine(t, log, diag.DenyWroteNothing)
 }
 
 // A store that is too late is logged, also if the request's own deadline is over.
