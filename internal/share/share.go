@@ -119,6 +119,10 @@ func divided(l gcra.Limit, n int64) gcra.Limit {
 
 // divideRate changes a charge to the share of one of n servers. MaxDebt widens the clamp (rule 2 of
 // Store), and only a late charge may take what that allows.
+//
+// Of 100 a minute each of 4 servers has 25 a minute with a burst of 25. A request that costs 30 gets a
+// burst of 30, so that it passes on a full bucket, and a MaxDebt of 70: the clamp is at 100 units for all
+// requests, and the next one, with a burst of 25 and a MaxDebt of 75, does not erase the 5 units that are owed.
 func divideRate(c *gcra.Charge, n int64, refund bool) {
 	whole, burst, debt := c.Limit.Capacity(), capacity(c.Limit, n), c.MaxDebt
 	c.Limit = divided(c.Limit, n).WithBurst(burst)
