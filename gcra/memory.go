@@ -90,7 +90,8 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 	return allowed, nil
 }
 
-// prepare checks a charge and converts it.
+// prepare checks a charge and converts it. The pointer is converted, not the charge: tat.Charge has the same fields, so that
+// nothing is copied. It is no alias of Charge, as pkg.go.dev would not show the fields.
 func (c *Charge) prepare(set *buckets.Set, refund bool, o *buckets.Charge) error {
 	return buckets.Prepare(set, (*tat.Charge[Limit, Result])(c), c.Limit.tat(), refund, o)
 }

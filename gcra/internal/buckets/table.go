@@ -15,12 +15,9 @@ import "math"
 //  1. While a holder of the lock changes a slot, its TAT is locked: the holder
 //     has swapped it out, and no CompareAndSwap succeeds in between.
 //  2. A slot changes its hash only while its TAT is locked.
-//  3. No ABA: once a slot has been taken over, its TAT is never again one that it
-//     had before. The old TAT was before the time of the takeover, which reused
-//     is not before; a new TAT is a marker, each of which is used once, or is
-//     not before the time at which it is stored; and when that time is before
-//     reused, because the clock has gone back, the entries move to a new array
-//     first.
+//  3. No ABA: when a slot is reused, its old TAT is in the past and its new one is
+//     in the future or a unique marker. If the clock has gone back to before the
+//     last reuse, the entries move to a new array first.
 //  4. The slots of an array that has been replaced stay locked for good.
 type table struct {
 	array  pointer[array]
