@@ -42,8 +42,8 @@
 //
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
 //	ratelimit.redis.batch.duration  s            counter: the total time of these
-//	ratelimit.redis.operations      {operation}  counter: admissions and refunds in them, of
-//	                                             a divided one its parts
+//	ratelimit.redis.operations      {operation}  counter: admissions and refunds in them,
+//	                                             each part of a divided one
 //	ratelimit.redis.failed_batches  {batch}      counter: batches without an answer, or
 //	                                             with an outage as the answer
 //	ratelimit.redis.cached_denials  {operation}  counter: denials of the store without a
