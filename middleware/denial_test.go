@@ -74,8 +74,9 @@ func TestDenyHasAStatus(t *testing.T) {
 			http.Error(w.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), "later", http.StatusTeapot)
 		}, "418 later\n"},
 	} {
-		cfg := middleware.Config{Store: gcra.NewMemory(), Deny: func(w http.ResponseWriter, _ *http.Request, _ *middleware.Decision) { test.deny(w) }}
-		l := limiter(t, cfg, middleware.Policy{Name: "all", Key: key("k"), Limit: gcra.PerHour(1)})
+		deny := func(w http.ResponseWriter, _ *http.Request, _ *middleware.Decision) { test.deny(w) }
+		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Deny: deny},
+			middleware.Policy{Name: "all", Key: key("k"), Limit: gcra.PerHour(1)})
 		l.Decide(get("/"))
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.Allow(w, r) }))
 		var lines strings.Builder // net/http logs a second status
