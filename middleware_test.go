@@ -36,6 +36,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
@@ -175,12 +176,13 @@ func denyOwn(t *testing.T, build func(sitetest.App) http.Handler) {
 			case "nothing":
 				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour))
 			case "framework":
-				switch c := middleware.Framework(r.Context()).(type) {
-				case *gin.Context:
+				if c, ok := adapter.Framework[*gin.Context](r.Context()); ok {
 					c.AbortWithStatus(http.StatusTeapot)
-				case interface{ NoContent(int) error }: // echo's
+				} else if c, ok := adapter.Framework[echov4.Context](r.Context()); ok {
 					_ = c.NoContent(http.StatusTeapot)
-				default:
+				} else if c, ok := adapter.Framework[*echo.Context](r.Context()); ok {
+					_ = c.NoContent(http.StatusTeapot)
+				} else {
 					w.WriteHeader(http.StatusTeapot)
 				}
 			default:

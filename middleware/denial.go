@@ -33,7 +33,7 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 	default:
 		writer := &denyWriter{ResponseWriter: w}
 		l.cfg.Deny(writer, r, d)
-		if !writer.written && Framework(r.Context()) == nil { // a framework's other writer may buffer: unknown
+		if !writer.written {
 			w.WriteHeader(d.Status())
 		}
 	}

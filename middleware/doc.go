@@ -20,6 +20,11 @@
 // or [Limiter.Admit], which sets header fields and writes no response, or
 // [Limiter.Decide], which does neither.
 //
+// # For adapters
+//
+// Package adapter has what puts a limiter into another framework. [Policy.Charge] and
+// [Policy.OverrideOf] are for pages and commands that show what applies to a subject.
+//
 // # What is promised
 //
 //   - As a rule a request that one policy denies costs the others nothing. So put policies

@@ -29,7 +29,7 @@ type Limiter struct {
 // touches no response, and leaves a Delay to the caller. It goes on if the client hangs
 // up.
 func (l *Limiter) Decide(r *http.Request) *Decision {
-	r, s := withState(r, nil)
+	r, s := withState(r)
 	l.run(r, s)
 	return s.decision()
 }
@@ -73,8 +73,8 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 //
 // Policies apply as in Decide: those with Routes only if r has such a route. Shadow
 // policies are among the Results, with Shadow set. Keys of an adapter's KeyFrom need the
-// framework's context: outside the limiter pass WithRoute(c.Request, c.Request.Pattern, c)
-// of gin's c, and of echo's likewise with c.Request(). Peek calls no Cost and no observer,
+// framework's context: outside the limiter pass WithFramework(c.Request, c.Request.Pattern, c)
+// of package adapter with gin's c, and with echo's likewise c.Request(). Peek calls no Cost and no observer,
 // so metrics of decisions leave it out. Limit a route that calls it by a policy of its
 // own: Peek may ask the store each time.
 //
@@ -85,7 +85,7 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 // that fails open is not among the Results. Refund, Settle and Spend of the Decision
 // change no bucket.
 func (l *Limiter) Peek(r *http.Request) *Decision {
-	r, s := withState(r, nil)
+	r, s := withState(r)
 	l.evaluate(r, &s.admission, true)
 	for i := range s.charges {
 		s.charges[i].Peek = true
@@ -106,7 +106,7 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	s.mu.Unlock()
 
 	// From here on limiters further in and FromContext see it.
-	s.phase.Store(settled)
+	s.settled.Store(true)
 
 	switch {
 	case !allowed:

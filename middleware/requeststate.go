@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/carry"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
@@ -16,32 +17,24 @@ import (
 // the Decision in it, and limiters further in find what this one charged and wrote. Only this
 // file and limiter.go know it.
 //
-//  1. WithRoute makes a fresh one. The first Allow or Admit that gets it claims it. A second one,
-//     even at the same time, makes its own with this one as parent; Decide and Peek always do.
-//  2. Everyone may read Context and framework, which do not change, and phase.
-//  3. Until the phase is settled, only the goroutine of the limiter that claimed it uses any other
-//     field. Of others, observers alone get the Decision before that, and the rules of the
-//     admission hold for them.
+//  1. The first Allow or Admit that gets the request of an adapter puts its state into that request's
+//     [carry.Carrier]. A second one, even at the same time, copies the request; Decide and Peek always do.
+//  2. Everyone may read Context, which does not change, and settled.
+//  3. Until it is settled, only the goroutine of its limiter uses any other field. Of others, observers
+//     alone get the Decision before that, and the rules of the admission hold for them.
 //  4. Once it is settled, everyone may read it, and the rules of the admission hold.
 //  5. A key function reports to the innermost state alone: by rule 3, those further out may be
 //     another goroutine's. To find the receiver reads that state. So only a limiter, whose own state
-//     is innermost, may call a key function with a request of WithRoute that another goroutine may
+//     is innermost, may call a key function with a request of an adapter that another goroutine may
 //     pass to a limiter.
 type requestState struct {
-	context.Context     // parent: of the request without this state
-	framework       any // see WithRoute
-	phase           atomic.Uint32
-	oneEntry        [1]entry // room for one policy: no allocation beside the state
+	context.Context             // parent: of the request without this state
+	carried         carry.State // is this state, for a Carrier
+	settled         atomic.Bool // the Decision stands, and the headers are set
+	oneEntry        [1]entry    // room for one policy: no allocation beside the state
 	admission
 	oneCharge [1]gcra.Charge
 }
-
-// The phases of a requestState.
-const (
-	claimed = iota // a limiter is deciding; the states of Decide and Peek stay so
-	fresh          // made by WithRoute, free to be claimed
-	settled        // the Decision stands, and the headers are set
-)
 
 // stateKey finds the innermost requestState in a context.
 type stateKey struct{}
@@ -57,6 +50,8 @@ func (s *requestState) Value(key any) any {
 			return s
 		}
 		return nil // rule 5
+	case carry.Key:
+		return nil // rule 1: an outer limiter's
 	}
 	return s.Context.Value(key)
 }
@@ -95,60 +90,44 @@ func stateIn(ctx context.Context) *requestState {
 // settledIn returns the admission of the innermost requestState with a Decision, or nil.
 func settledIn(ctx context.Context) *admission {
 	for s := stateIn(ctx); s != nil; s = stateIn(s.Context) {
-		if s.phase.Load() == settled {
+		if s.settled.Load() {
 			return &s.admission
 		}
 	}
 	return nil
 }
 
-// withState returns a copy of the request with a new requestState, in one allocation. A
-// nil framework leaves what the request carries.
-func withState(r *http.Request, framework any) (*http.Request, *requestState) {
-	if framework == nil {
-		framework = Framework(r.Context())
-	}
-
+// withState returns a copy of the request with a new requestState, in one allocation.
+func withState(r *http.Request) (*http.Request, *requestState) {
 	made := new(struct {
 		state   requestState
 		request http.Request
 	})
-	s := &made.state
-	s.Context, s.framework = r.Context(), framework //nolint:fatcontext // one more context per limiter
-	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
-	made.request = *r.WithContext(s)
-	return &made.request, s
+	made.state.init(r.Context())
+	made.request = *r.WithContext(&made.state)
+	return &made.request, &made.state
 }
 
-// claim returns the request with a requestState that is the caller's: the fresh
-// one that WithRoute made, or else a new one.
+func (s *requestState) init(parent context.Context) {
+	s.Context = parent
+	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
+}
+
+// claim returns the request with a requestState that is the caller's: in the Carrier of
+// its adapter, or else in a copy.
 func claim(r *http.Request) (*http.Request, *requestState) {
-	s := stateIn(r.Context())
-	if s == nil || !s.phase.CompareAndSwap(fresh, claimed) {
-		r, s = withState(r, nil)
+	if c, ok := r.Context().Value(carry.Key{}).(*carry.Carrier); ok {
+		s := new(requestState)
+		s.init(c.Context)
+		s.carried.Context = s
+		if s.outer = settledIn(s.Context); c.Claim(&s.carried) {
+			return r, s
+		}
 	}
+
+	r, s := withState(r)
 	s.outer = settledIn(s.Context)
 	return r, s
-}
-
-// WithRoute returns a copy of the request for a limiter. Its Pattern is the route that
-// will serve the request, in the syntax of a ServeMux, or "" if the route is not known.
-// It carries c, a framework's own context, for the key functions of that framework's
-// adapter; a nil c leaves what the request carries. The first [Limiter.Allow] or
-// [Limiter.Admit] that gets the copy keeps its Decision there.
-func WithRoute(r *http.Request, pattern string, c any) *http.Request {
-	r, s := withState(r, c)
-	r.Pattern = pattern
-	s.phase.Store(fresh)
-	return r
-}
-
-// Framework returns the value given to [WithRoute], or nil.
-func Framework(ctx context.Context) any {
-	if s := stateIn(ctx); s != nil {
-		return s.framework
-	}
-	return nil
 }
 
 // FromContext returns the Decision that the innermost [Limiter.Allow] or [Limiter.Admit] has

@@ -14,22 +14,23 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 func TestFramework(t *testing.T) {
 	store, _ := newStore()
-	var seen any
+	seen := ""
 	l := limiter(t, middleware.Config{Logger: unread, Store: store.Store}, middleware.Policy{Name: "all", Limit: five, Key: func(r *http.Request) (string, error) {
-		seen = middleware.Framework(r.Context())
+		seen, _ = adapter.Framework[string](r.Context())
 		return "k", nil
 	}})
 
 	r := get("/")
-	if middleware.Framework(r.Context()) != nil || middleware.FromContext(r.Context()) != nil {
+	if _, ok := adapter.Framework[string](r.Context()); ok || middleware.FromContext(r.Context()) != nil {
 		t.Error("a plain request carries something")
 	}
 
-	r = middleware.WithRoute(r, "", "the framework's own")
+	r = adapter.WithFramework(r, "", "the framework's own")
 	if middleware.FromContext(r.Context()) != nil {
 		t.Error("a request that passed no limiter carries a Decision")
 	}
@@ -39,8 +40,8 @@ func TestFramework(t *testing.T) {
 		t.Errorf("got %t, same request %t, framework %v; want true, true and the one given", ok, passed == r, seen)
 	}
 
-	inside := middleware.WithRoute(passed, "GET /", nil)
-	if middleware.Framework(inside.Context()) != "the framework's own" {
+	inside := adapter.WithRoute(passed, "GET /")
+	if c, _ := adapter.Framework[string](inside.Context()); c != "the framework's own" {
 		t.Error("WithRoute without a context of a framework: the request has lost the one that it carried")
 	}
 
@@ -59,7 +60,7 @@ func TestFramework(t *testing.T) {
 	// The request's own context still works.
 	type mark struct{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), mark{}, "m"))
-	r = middleware.WithRoute(get("/").WithContext(ctx), "", 1)
+	r = adapter.WithFramework(get("/").WithContext(ctx), "", 1)
 	child, stop := context.WithCancel(r.Context())
 	defer stop()
 	cause := errors.New("cause")
@@ -114,7 +115,7 @@ func (m *meeting) Value(key any) any {
 func TestRequestIsClaimedOnce(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread}, middleware.Policy{Name: "p", Key: key("k"), Limit: million})
 	for range 3000 {
-		shared := middleware.WithRoute(get("/"), "", nil)
+		shared := adapter.WithRoute(get("/"), "")
 		var arrived atomic.Int32
 		var got [2]*middleware.Decision
 		allow := func(i int) func() {
@@ -151,7 +152,7 @@ func TestGoroutinesShareARequest(t *testing.T) {
 	} {
 		t.Run(name, func(*testing.T) {
 			for range 500 {
-				shared := middleware.WithRoute(get("/"), "", nil)
+				shared := adapter.WithRoute(get("/"), "")
 				atOnce(func() { l.Allow(httptest.NewRecorder(), shared) }, func() { f(shared) })
 			}
 		})

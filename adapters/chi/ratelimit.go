@@ -20,7 +20,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
-	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
@@ -47,7 +47,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 				known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
 			}
 
-			if r, ok := l.Allow(w, middleware.WithRoute(r, known, nil)); ok {
+			if r, ok := l.Allow(w, adapter.WithRoute(r, known)); ok {
 				next.ServeHTTP(w, r)
 			}
 		})

@@ -20,9 +20,8 @@ import (
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/seed-e377111c/ratelimit/adapters/internal/frameworkkey"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
-	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
@@ -40,7 +39,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
-			r := middleware.WithRoute(c.Request(), templates.Pattern(method(c), route(c)), c)
+			r := adapter.WithFramework(c.Request(), templates.Pattern(method(c), route(c)), c)
 			r, ok := l.Allow(writer(c.Response()), r)
 			c.SetRequest(r)
 			if !ok {
@@ -89,8 +88,14 @@ func writer(w http.ResponseWriter) http.ResponseWriter {
 	if own, ok := w.(*echo.Response); ok {
 		return response{own}
 	}
-	return w
+	return unknown{w}
 }
+
+type unknown struct{ http.ResponseWriter }
+
+func (unknown) Written() bool                 { return true }
+func (unknown) Status() int                   { return 0 }
+func (w unknown) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 type response struct{ *echo.Response }
 
@@ -101,5 +106,5 @@ func (r response) Status() int   { return r.Response.Status }
 // empty key stays empty, which means anonymous. A request that carries no echo context is an
 // error. Put the limiter after the authentication that the key needs.
 func KeyFrom(key func(*echo.Context) (string, error)) func(*http.Request) (string, error) {
-	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no echo v5 context; use the limiter through adapters/echov5, or give Peek middleware.WithRoute(c.Request(), c.Request().Pattern, c)")
+	return adapter.KeyFrom(key)
 }

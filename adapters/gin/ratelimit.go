@@ -18,9 +18,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-e377111c/ratelimit/adapters/internal/frameworkkey"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
-	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
@@ -36,7 +35,7 @@ func From(l *Limiter) gin.HandlerFunc {
 	l = Must(l, nil)
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(c *gin.Context) {
-		r := middleware.WithRoute(c.Request, templates.Pattern(c.Request.Method, c.FullPath()), c)
+		r := adapter.WithFramework(c.Request, templates.Pattern(c.Request.Method, c.FullPath()), c)
 		var ok bool
 		if c.Request, ok = l.Allow(c.Writer, r); !ok {
 			c.Abort()
@@ -48,5 +47,5 @@ func From(l *Limiter) gin.HandlerFunc {
 // empty key stays empty, which means anonymous. A request that carries no gin context is an
 // error. Put the limiter after the authentication that the key needs.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
-	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithRoute(c.Request, c.Request.Pattern, c)")
+	return adapter.KeyFrom(key)
 }

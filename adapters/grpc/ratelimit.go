@@ -55,7 +55,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // Interceptors limit calls. Servers may share them.
@@ -101,11 +101,11 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 // limit decides about a call, and calls next if it may go on. route is the method if
 // the server knows it.
 func (i *Interceptors) limit(ctx context.Context, method, route string, next func(context.Context, *call) error) (err error) {
-	c, nested := middleware.Framework(ctx).(*call)
+	c, nested := adapter.Framework[*call](ctx)
 	if !nested {
 		c = &call{fields: http.Header{}}
 	}
-	r, denied := i.limiter.Admit(c.fields, middleware.WithRoute(newRequest(ctx, method), route, c))
+	r, denied := i.limiter.Admit(c.fields, adapter.WithFramework(newRequest(ctx, method), route, c))
 	if !nested {
 		defer func() { c.finish(ctx, err) }()
 	}

@@ -17,7 +17,7 @@ import (
 	"net/http"
 	"reflect"
 
-	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
@@ -64,7 +64,7 @@ func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 			if r.Method == http.MethodConnect && reflect.TypeOf(handler) == redirect {
 				pattern = ""
 			}
-			next.ServeHTTP(w, middleware.WithRoute(r, pattern, nil))
+			next.ServeHTTP(w, adapter.WithRoute(r, pattern))
 		})
 	}
 }

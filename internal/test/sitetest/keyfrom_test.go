@@ -18,16 +18,17 @@ import (
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // Keys of the framework's own context, in each framework that has one.
 func TestKeyFrom(t *testing.T) {
 	t.Run("gin", func(t *testing.T) {
-		testKeyFrom(t, "gin context", viagin.KeyFrom, func(l *middleware.Limiter) http.Handler {
+		testKeyFrom(t, "*gin.Context", viagin.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			gin.SetMode(gin.ReleaseMode)
 			router := gin.New()
 			router.GET("/usage", func(c *gin.Context) {
-				writeUsage(c.Writer, l.Peek(middleware.WithRoute(c.Request, c.Request.Pattern, c)))
+				writeUsage(c.Writer, l.Peek(adapter.WithFramework(c.Request, c.Request.Pattern, c)))
 			})
 			router.Use(viagin.From(l))
 			router.GET("/", func(*gin.Context) {})
@@ -36,11 +37,11 @@ func TestKeyFrom(t *testing.T) {
 	})
 
 	t.Run("echo v4", func(t *testing.T) {
-		testKeyFrom(t, "echo v4 context", viaechov4.KeyFrom, func(l *middleware.Limiter) http.Handler {
+		testKeyFrom(t, "echo.Context", viaechov4.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			e := echov4.New()
 			e.GET("/", func(c echov4.Context) error { return c.NoContent(http.StatusOK) }, viaechov4.From(l))
 			e.GET("/usage", func(c echov4.Context) error {
-				writeUsage(c.Response(), l.Peek(middleware.WithRoute(c.Request(), c.Request().Pattern, c)))
+				writeUsage(c.Response(), l.Peek(adapter.WithFramework(c.Request(), c.Request().Pattern, c)))
 				return nil
 			})
 			return e
@@ -48,11 +49,11 @@ func TestKeyFrom(t *testing.T) {
 	})
 
 	t.Run("echo v5", func(t *testing.T) {
-		testKeyFrom(t, "echo v5 context", viaecho.KeyFrom, func(l *middleware.Limiter) http.Handler {
+		testKeyFrom(t, "*echo.Context", viaecho.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			e := echo.New()
 			e.GET("/", func(c *echo.Context) error { return c.NoContent(http.StatusOK) }, viaecho.From(l))
 			e.GET("/usage", func(c *echo.Context) error {
-				writeUsage(c.Response(), l.Peek(middleware.WithRoute(c.Request(), c.Request().Pattern, c)))
+				writeUsage(c.Response(), l.Peek(adapter.WithFramework(c.Request(), c.Request().Pattern, c)))
 				return nil
 			})
 			return e
@@ -98,7 +99,7 @@ func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (stri
 	}
 
 	elsewhere := keyFrom(func(C) (string, error) { return "x", nil })
-	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), "give Peek middleware.WithRoute") {
+	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), "give Peek adapter.WithFramework[") {
 		t.Errorf("outside the framework: got %v; want an error that says so", err)
 	}
 }

@@ -1,0 +1,49 @@
+package adapter
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/seed-e377111c/ratelimit/internal/carry"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/notice"
+)
+
+// WithRoute returns a copy of the request for a limiter. Its Pattern is the route that will serve
+// the request, in the syntax of a ServeMux, or "" if the route is not known. The first Allow or Admit of a
+// limiter that gets the copy keeps its Decision there.
+func WithRoute(r *http.Request, pattern string) *http.Request {
+	return carry.With(r, pattern, struct{}{})
+}
+
+// WithFramework is [WithRoute] with a framework's own context, for [Framework] and [KeyFrom].
+func WithFramework[C any](r *http.Request, pattern string, c C) *http.Request {
+	return carry.With(r, pattern, c)
+}
+
+// Framework returns the innermost C that was given to [WithFramework], and whether there is one.
+func Framework[C any](ctx context.Context) (c C, ok bool) { return carry.Framework[C](ctx) }
+
+// KeyFrom returns a Policy.Key that reads a framework's context. The key gets the prefix "own:"; an empty
+// key stays empty, which means anonymous. A request that carries no C is an error.
+func KeyFrom[C any](key func(C) (string, error)) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		c, ok := Framework[C](r.Context())
+		if !ok {
+			return "", fmt.Errorf("ratelimit: KeyFrom: the request carries no %v; "+
+				"use the limiter through the framework's adapter, or give Peek adapter.WithFramework[%[1]v](r, r.Pattern, c)", reflect.TypeFor[C]())
+		}
+
+		subject, err := key(c)
+		switch {
+		case err != nil:
+			return "", err
+		case subject == "":
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			return "", nil
+		}
+		return "own:" + subject, nil
+	}
+}
