@@ -18,7 +18,7 @@ var (
 
 // Links within the repository lead to a file, and to a heading of it.
 func TestLinks(t *testing.T) {
-	for _, document := range pages {
+	for _, document := range append(pages, "llms.txt") {
 		for _, broken := range brokenLinks(document, read(t, document)) {
 			t.Error(broken)
 		}
