@@ -126,30 +126,3 @@ func isList(n ast.Node, line func(token.Pos) int) bool {
 	}
 	return true
 }
-
-func TestWalls(t *testing.T) {
-	body := func(lines ...string) string {
-		return "package p\n\nfunc f() {\n" + strings.Join(lines, "\n") + "\n}\n"
-	}
-	statements := func(n int) string { return strings.TrimSuffix(strings.Repeat("\tg()\n", n), "\n") }
-	wall := "p.go:4: 26 lines without a blank one; want at most 25: one step a paragraph"
-
-	for _, test := range []struct{ name, text, want string }{
-		{"25 lines", body(statements(25)), ""},
-		{"26 lines", body(statements(26)), wall},
-		{"a blank line between", body(statements(20), "", statements(20)), ""},
-		{"a comment is a line", body(statements(25), "\t// a reason"), wall},
-		{"a table", body("\tx := []int{", strings.Repeat("\t\t1,\n", 40)+"\t}", statements(24)), ""},
-		{"a text", body("\tx := `", strings.Repeat("text\n", 40)+"`", statements(24)), ""},
-		{"cases of one statement", body("\tswitch {", strings.Repeat("\tcase x:\n\t\tg()\n", 20)+"\t}", statements(24)), ""},
-		{"cases of two", body("\tswitch {", strings.Repeat("\tcase x:\n\t\tg()\n\t\tg()\n", 8)+"\t}"), "p.go:4: 26 lines without"},
-		{"a long statement in a case", body("\tswitch {", "\tcase x:", "\t\tif y {", statements(30), "\t\t}", "\t}"), "p.go:4: 35 lines without"},
-		{"a function in a table", body("\tx := map[string]func(){", "\t\t\"f\": func() {", statements(26), "\t\t},", "\t}"), "p.go:6: 26 lines without"},
-	} {
-		found, err := walls("p.go", test.text)
-		got := strings.Join(found, "\n")
-		if err != nil || (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
-			t.Errorf("%s: got %q, %v; want %q", test.name, got, err, test.want)
-		}
-	}
-}

@@ -54,30 +54,6 @@ func tracked(t *testing.T, patterns ...string) []string {
 	return strings.Split(strings.Trim(string(files), "\x00"), "\x00")
 }
 
-func TestFind(t *testing.T) {
-	rules := parse(t)
-	for line, want := range map[string]string{
-		"rd := newRide(c)":                      `page.go:2: "ride": write request, op`,
-		"var mirrorClock time.Time":             `page.go:2: "mirror": write denial cache`,
-		"// A ride_id. The rest is fine.":       `page.go:2: "ride": write request, op`,
-		"in one trip":                           `page.go:2: "trip": write batch, call or round trip`,
-		"The request was refused.":              `page.go:2: "refused": write deny, denied, denial`,
-		"Headers: ratelimit.HeadersX,":          `page.go:2: "HeadersX": write HeadersXRateLimit`,
-		"Whoever calls it":                      `page.go:2: "whoever": write the client, the caller`,
-		"in one round trip":                     "",
-		"func (t *Transport) RoundTrip() {}":    "",
-		"a stripe, a bride, afar, planes":       "",
-		"dial tcp: connection refused":          "",
-		"// A replica refuses writes.":          "",
-		"Headers: ratelimit.HeadersXRateLimit,": "",
-	} {
-		got := strings.Join(rules.find("page.go", "package p\n"+line+"\n"), "\n")
-		if got != want {
-			t.Errorf("%q: got %q; want %q", line, got, want)
-		}
-	}
-}
-
 //go:embed words.txt
 var list string
 
