@@ -32,6 +32,7 @@ import (
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
@@ -435,13 +436,6 @@ func subjects(t *testing.T, build func(sitetest.App) http.Handler) {
 	}
 }
 
-// down is a store that fails.
-type down struct{ gcra.Store }
-
-var errDown = errors.New("dial tcp 10.0.0.7:6379: connection refused")
-
-func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errDown }
-
 func storeFails(t *testing.T, build func(sitetest.App) http.Handler) {
 	for _, test := range []struct {
 		mode     middleware.FailureMode
@@ -452,7 +446,7 @@ func storeFails(t *testing.T, build func(sitetest.App) http.Handler) {
 		{middleware.FailOpen, []int{200, 200, 200}, ""},
 		{middleware.FailClosed, []int{503, 503, 503}, ""},
 	} {
-		s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Store: down{gcra.NewMemory()}, Instances: 2, Logger: new(diagtest.Log).Logger()},
+		s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Store: doubles.Down{}, Instances: 2, Logger: new(diagtest.Log).Logger()},
 			Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerHour(4), OnFailure: test.mode}}})
 		expect(t, fmt.Sprintf("failure mode %d", test.mode), s.Statuses(t, "GET /ok", 3), test.statuses)
 		a := s.Do(t, "GET /ok")
@@ -463,7 +457,7 @@ func storeFails(t *testing.T, build func(sitetest.App) http.Handler) {
 		if strings.Contains(a.Text+fmt.Sprint(a.Header), "10.0.0.7") {
 			t.Errorf("the client sees the cause: %s", a.Text)
 		}
-		if !errors.Is(s.Last().Err, errDown) {
+		if !errors.Is(s.Last().Err, doubles.ErrDown) {
 			t.Errorf("Err: got %v; want the store's", s.Last().Err)
 		}
 	}

@@ -8,9 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-chi/chi/v5/middleware"
 
@@ -18,29 +16,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
-
-// clock is a time that moves only by add.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func newStore() (*gcra.Memory, *clock) {
-	c := &clock{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	return gcra.NewMemory(gcra.MemoryConfig{Now: c.now}), c
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
 
 // serve starts a server, and returns a function that sends it a GET with header
 // fields "Name: value" and returns the response and its body, which is not decoded.

@@ -10,6 +10,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/internal/test/nginxtest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
@@ -19,7 +20,7 @@ import (
 // X-Accel-Expires or Cache-Control depends on its version and on their order, so
 // here it ignores Cache-Control.
 func TestNginxDoesNotStoreADenial(t *testing.T) {
-	store, clock := newStore()
+	store := doubles.NewStore()
 	limit := ratelimit.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1)})
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +47,7 @@ func TestNginxDoesNotStoreADenial(t *testing.T) {
 	get("/a", "200 MISS")
 	get("/a", "200 HIT")
 	get("/b", "429 MISS")
-	clock.add(time.Hour)
+	store.Add(time.Hour)
 	get("/b", "200 MISS")
 }
 

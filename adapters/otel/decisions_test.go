@@ -12,6 +12,7 @@ import (
 
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -89,8 +90,8 @@ func TestOutcomes(t *testing.T) {
 			"wide allowed 3", "allowed 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newStore()
-			s.down = test.down
+			s := doubles.NewStore()
+			s.Fails.Store(test.down)
 			l := limiter(t, s, test.policies...)
 			reader := instrument(t, l)
 			for range test.requests {
@@ -109,7 +110,7 @@ func TestOutcomes(t *testing.T) {
 // Outcomes that have not happened are 0 before the first request, also for a policy that
 // a reload adds: a rate over a series that begins at 1 would miss the 1.
 func TestZeros(t *testing.T) {
-	l := limiter(t, newStore(), middleware.Policy{Name: "a", Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "a", Key: key("k"), Limit: gcra.PerHour(1)})
 	reader := instrument(t, l)
 	check := func(names ...string) {
 		t.Helper()
@@ -139,7 +140,7 @@ func TestConcurrent(t *testing.T) {
 	policy := func(name string) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(50)}
 	}
-	l := limiter(t, newStore(), policy("0"))
+	l := limiter(t, doubles.NewStore(), policy("0"))
 	reader := instrument(t, l)
 
 	const goroutines, each = 4, 500
@@ -172,7 +173,7 @@ func TestConcurrent(t *testing.T) {
 // Limiters with policies of the same name share their counts.
 func TestSeveralLimiters(t *testing.T) {
 	policy := middleware.Policy{Name: "shared", Key: key("k"), Limit: gcra.PerHour(3)}
-	s := newStore()
+	s := doubles.NewStore()
 	outer, inner := limiter(t, s, policy), limiter(t, s, policy)
 	reader := instrument(t, outer, inner)
 	for range 2 {
@@ -186,7 +187,7 @@ func TestSeveralLimiters(t *testing.T) {
 
 // The duration is that of the decision in seconds, without the delay that follows.
 func TestDuration(t *testing.T) {
-	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100).WithBurst(1), MaxDelay: time.Minute})
+	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100).WithBurst(1), MaxDelay: time.Minute})
 	reader := instrument(t, l)
 	for range 1000 { // the last one's delay would be 10 s
 		l.Decide(get("/"))
@@ -211,7 +212,7 @@ func TestDuration(t *testing.T) {
 // A quota near its end is counted while it still allows requests: not a denial or a ban, and
 // not the share that a server has of it while the store is down. The count begins at 0.
 func TestQuotaNearEnd(t *testing.T) {
-	s, banned := newStore(), false
+	s, banned := doubles.NewStore(), false
 	l, err := middleware.New(middleware.Config{Store: s, Override: func(string, string) (middleware.Override, bool) {
 		return middleware.Override{Banned: true}, banned
 	}},
@@ -247,7 +248,8 @@ func TestQuotaNearEnd(t *testing.T) {
 	l.Decide(get("/"))
 	check("after a ban", 3)
 
-	banned, s.down = false, true
+	banned = false
+	s.Fails.Store(true)
 	l.Decide(get("/"))
 	check("while the store is down", 3)
 }

@@ -1,7 +1,6 @@
 package ratelimitotel_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -21,26 +19,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
-
-var errDown = errors.New("store is down")
-
-// store is a Memory on a clock that stands still. It fails while it is down.
-type store struct {
-	gcra.Store
-	down bool
-}
-
-func newStore() *store {
-	now := time.Now()
-	return &store{Store: gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return now }})}
-}
-
-func (s *store) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	if s.down {
-		return false, errDown
-	}
-	return s.Store.Take(ctx, charges)
-}
 
 // counted is a store with Stats, as a redisstore.Store is.
 type counted struct {

@@ -21,6 +21,7 @@ import (
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -91,7 +92,7 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 // subjects that must not be reported.
 func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 	secret := func(*http.Request) (string, error) { return "secret-subject", nil }
-	s := newStore()
+	s := doubles.NewStore()
 	stats := redisstats.Stats{Servers: []redisstats.ServerState{{Server: "redis.example:6379", Breaker: redisstats.BreakerClosed}}}
 	l = limiter(t, &counted{s, stats},
 		middleware.Policy{Name: "tight", Key: secret, Limit: gcra.PerHour(1), Shadow: true},
@@ -99,7 +100,8 @@ func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 		middleware.Policy{Name: "user", Key: secret, Limit: gcra.PerHour(100), Routes: []string{"/secret-path"}},
 		middleware.Policy{Name: "month", Key: secret, Limit: gcra.Quota(4, gcra.Monthly)})
 	return l, func() {
-		for _, s.down = range []bool{false, false, false, true} {
+		for _, down := range []bool{false, false, false, true} {
+			s.Fails.Store(down)
 			r := get("/secret-path?token=secret-token")
 			r.Header.Set("Authorization", "secret-header")
 			l.Decide(r)

@@ -12,11 +12,12 @@ import (
 
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 func TestInvalidArguments(t *testing.T) {
-	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	provider := noop.NewMeterProvider()
 	for _, test := range []struct {
 		provider metric.MeterProvider
@@ -44,7 +45,7 @@ func TestInvalidArguments(t *testing.T) {
 // instrumented.
 func TestInstrumentedBefore(t *testing.T) {
 	policy := middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)}
-	first, second := limiter(t, newStore(), policy), limiter(t, newStore(), policy)
+	first, second := limiter(t, doubles.NewStore(), policy), limiter(t, doubles.NewStore(), policy)
 	reader := instrument(t, first)
 
 	for _, provider := range []metric.MeterProvider{noop.NewMeterProvider(), sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))} {
@@ -123,7 +124,7 @@ func TestProviderFails(t *testing.T) {
 	} {
 		reader := sdk.NewManualReader()
 		provider := failing{sdk.NewMeterProvider(sdk.WithReader(reader)), name}
-		l := limiter(t, &counted{Store: newStore()}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
+		l := limiter(t, &counted{Store: doubles.NewStore()}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 		if err := ratelimitotel.InstrumentWith(provider, l); !errors.Is(err, errFailing) {
 			t.Errorf("%s fails: got error %v; want %v", name, err, errFailing)
 		}
@@ -142,7 +143,7 @@ func TestGlobalProvider(t *testing.T) {
 	if _, set := otel.GetMeterProvider().(*sdk.MeterProvider); set {
 		t.Skip("the global provider is set already, by an earlier run of this test in this process")
 	}
-	l := limiter(t, newStore(), middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)})
 	if err := ratelimitotel.Instrument(l); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -126,9 +127,9 @@ func TestStoresAreCountedOnce(t *testing.T) {
 		}
 	}
 
-	a := &counted{newStore(), stats(1, redisstats.ServerState{Server: "a:6379", Breaker: redisstats.BreakerOpen, Reason: "does not answer"}, redisstats.ServerState{Server: "/run/redis.sock", Breaker: redisstats.BreakerHalfOpen})}
-	b := &counted{newStore(), stats(10, redisstats.ServerState{Server: "[::1]:6380", Breaker: redisstats.BreakerClosed}, redisstats.ServerState{})}
-	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
+	a := &counted{doubles.NewStore(), stats(1, redisstats.ServerState{Server: "a:6379", Breaker: redisstats.BreakerOpen, Reason: "does not answer"}, redisstats.ServerState{Server: "/run/redis.sock", Breaker: redisstats.BreakerHalfOpen})}
+	b := &counted{doubles.NewStore(), stats(10, redisstats.ServerState{Server: "[::1]:6380", Breaker: redisstats.BreakerClosed}, redisstats.ServerState{})}
+	reader := instrument(t, limiter(t, a, policy), limiter(t, doubles.NewStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 
 	for name, want := range map[string]float64{
 		"ratelimit.redis.batches":        11,
@@ -158,7 +159,7 @@ func TestStoreNotComparable(t *testing.T) {
 		*counted
 		tags []string
 	}
-	s := tagged{&counted{newStore(), redisstats.Stats{Batches: 1}}, nil}
+	s := tagged{&counted{doubles.NewStore(), redisstats.Stats{Batches: 1}}, nil}
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
 	if got := one(t, reader, "ratelimit.redis.batches"); got != 2 {
@@ -168,7 +169,7 @@ func TestStoreNotComparable(t *testing.T) {
 
 // Limiters on a store without statistics have none of their metrics.
 func TestNoStatistics(t *testing.T) {
-	l := limiter(t, newStore(), middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)})
 	reader := instrument(t, l)
 	l.Decide(get("/"))
 	for _, m := range collect(t, reader) {

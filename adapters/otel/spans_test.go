@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -74,8 +75,8 @@ func TestSpanAttributes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("test")
-			s := newStore()
-			s.down = test.down
+			s := doubles.NewStore()
+			s.Fails.Store(test.down)
 			l := limiter(t, s, test.policies...)
 			instrument(t, l)
 
@@ -115,7 +116,7 @@ func TestSpanAttributes(t *testing.T) {
 // A span that is not recorded gets no attributes.
 func TestSpanNotSampled(t *testing.T) {
 	tracer := trace.NewTracerProvider(trace.WithSampler(trace.NeverSample())).Tracer("test")
-	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	reader := instrument(t, l)
 	ctx, span := tracer.Start(t.Context(), "request")
 	defer span.End()

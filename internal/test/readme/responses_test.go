@@ -1,8 +1,6 @@
 package readme
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,6 +13,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
@@ -35,7 +34,7 @@ func TestResponses(t *testing.T) {
 			{11, ratelimit.Config{}},
 			{11, ratelimit.Config{Headers: ratelimit.HeadersDraft11}},
 		},
-		"docs/failure.md": {{1, ratelimit.Config{Store: down{}}}},
+		"docs/failure.md": {{1, ratelimit.Config{Store: doubles.Down{}}}},
 	}
 
 	for _, page := range pages {
@@ -112,9 +111,3 @@ func TestExposedHeaders(t *testing.T) {
 		}
 	}
 }
-
-// down is a store that always fails.
-type down struct{}
-
-func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("no answer") }
-func (down) Refund(context.Context, []gcra.Charge) error       { return errors.New("no answer") }

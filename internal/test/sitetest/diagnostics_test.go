@@ -27,6 +27,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/internal/test/nginxtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
@@ -140,7 +141,7 @@ func TestDiagnostics(t *testing.T) {
 		{name: "LimitFor is invalid", policy: middleware.Policy{Key: byName, LimitFor: fixed(gcra.Limit{Burst: 5})}, code: diag.PolicyFailed,
 			attrs: []string{"function=LimitFor"}},
 
-		{name: "the store fails", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: errDown}}, code: diag.StoreFailed,
+		{name: "the store fails", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: doubles.ErrDown}}, code: diag.StoreFailed,
 			attrs: []string{"store=sitetest_test.failingStore", "error=10.0.0.7", "requests=by this server alone"}},
 		{name: "the store panics", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{}}, code: diag.StoreFailed,
 			attrs: []string{"error=panic: index out of range", "stack=diagnostics_test.go"}},

@@ -1,7 +1,6 @@
 package sitetest_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -12,10 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m).Run()) }
 
-var (
-	once    = gcra.PerHour(1)
-	errDown = errors.New("dial tcp 10.0.0.7:6379: connection refused")
-)
+var once = gcra.PerHour(1)
 
 func expect[T any](t *testing.T, what string, got, want T) {
 	t.Helper()

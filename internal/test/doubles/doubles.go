@@ -1,0 +1,64 @@
+// Package doubles has what stands in for a clock and for a store in tests.
+package doubles
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Clock stands still until Add moves it. The zero value is ready, and goroutines may share it.
+type Clock struct{ passed atomic.Int64 }
+
+// Now returns the time of the clock, at first the start of a month.
+func (c *Clock) Now() time.Time {
+	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(c.passed.Load()))
+}
+
+// Add moves the clock.
+func (c *Clock) Add(d time.Duration) { c.passed.Add(int64(d)) }
+
+// ErrDown is the error of a store that is down.
+var ErrDown = errors.New("dial tcp 10.0.0.7:6379: connection refused")
+
+// Down is a store that is down, and has no state of its own.
+type Down struct{}
+
+// Take fails.
+func (Down) Take(context.Context, []gcra.Charge) (bool, error) { return false, ErrDown }
+
+// Refund fails.
+func (Down) Refund(context.Context, []gcra.Charge) error { return ErrDown }
+
+// Store is a [gcra.Memory] by a Clock of its own. While Fails is true it is down.
+type Store struct {
+	gcra.Store
+	Clock
+	Fails atomic.Bool
+}
+
+// NewStore returns an empty Store.
+func NewStore() *Store {
+	s := new(Store)
+	s.Store = gcra.NewMemory(gcra.MemoryConfig{Now: s.Now})
+	return s
+}
+
+// Take takes from the Memory.
+func (s *Store) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
+	if s.Fails.Load() {
+		return Down{}.Take(ctx, charges)
+	}
+	return s.Store.Take(ctx, charges)
+}
+
+// Refund refunds to the Memory.
+func (s *Store) Refund(ctx context.Context, charges []gcra.Charge) error {
+	if s.Fails.Load() {
+		return Down{}.Refund(ctx, charges)
+	}
+	return s.Store.Refund(ctx, charges)
+}
