@@ -21,10 +21,10 @@ func TestCounted(t *testing.T) {
 	var counted, served int
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { counted += len(d.Results) }},
 		ratelimit.Policy{Name: "routes", Key: key("k"), Limit: gcra.PerHour(1000), Routes: []string{unaryCall, getCall}})
-	s := serve(t, transports()[0], service{unary: func(context.Context) error {
+	s := serve(t, transports()[0], handler(func(context.Context, func() error) error {
 		served++
 		return connect.NewError(connect.CodeNotFound, nil)
-	}}.handler(connect.WithInterceptors(limit)))
+	}, connect.WithInterceptors(limit)))
 	const (
 		json  = "application/json"
 		query = "?encoding=json&message=%7B%7D&connect=v1"
@@ -84,14 +84,14 @@ func TestBehindNetHTTP(t *testing.T) {
 	for protocol, options := range protocols {
 		around := vianethttp.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: ratelimit.HeadersNone},
 			ratelimit.Policy{Name: "address", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(2)})
-		s := serve(t, transports()[1], around(service{}.handler(connect.WithInterceptors(limit)))).with(options...)
+		s := serve(t, transports()[1], around(handler(nil, connect.WithInterceptors(limit)))).with(options...)
 		response, err := s.client.Post(s.url+unaryCall, "application/json", strings.NewReader("{")) // half a message
 		if err != nil {
 			t.Fatal(err)
 		}
 		response.Body.Close()
 		for _, want := range []connect.Code{0, connect.CodeUnavailable} {
-			if a := s.call(t.Context(), unaryCall); a.code != want || want == 0 && !has(a.meta, "RateLimit-Limit: 5") {
+			if a := s.call(t.Context(), unaryCall, nil); a.code != want || want == 0 && a.meta.Get("RateLimit-Limit") != "5" {
 				t.Errorf("%s: got %v, %v; want code %d", protocol, a.err, a.meta, want)
 			}
 		}

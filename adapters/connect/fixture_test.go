@@ -3,17 +3,19 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/rpctest"
 )
 
 // A store that fails is tested here.
@@ -26,34 +28,25 @@ const (
 	duplexCall = "/test.v1.Service/Duplex"
 )
 
-// service are the handlers; nil is one that succeeds.
-type service struct {
-	unary  func(context.Context) error
-	stream func(context.Context, *connect.ServerStream[emptypb.Empty]) error
-}
-
-func (s service) handler(options ...connect.HandlerOption) http.Handler {
+// handler serves the procedures.
+func handler(h rpctest.Handler, options ...connect.HandlerOption) http.Handler {
 	unary := func(ctx context.Context, _ *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
-		if s.unary != nil {
-			if err := s.unary(ctx); err != nil {
-				return nil, err
-			}
+		if err := h.Answer(ctx, func() error { return nil }); err != nil {
+			return nil, err
 		}
 		return connect.NewResponse(new(emptypb.Empty)), nil
 	}
 	stream := func(ctx context.Context, _ *connect.Request[emptypb.Empty], stream *connect.ServerStream[emptypb.Empty]) error {
-		if s.stream != nil {
-			return s.stream(ctx, stream)
-		}
-		return stream.Send(new(emptypb.Empty))
+		return h.Answer(ctx, func() error { return stream.Send(new(emptypb.Empty)) })
 	}
-	duplex := func(_ context.Context, stream *connect.BidiStream[emptypb.Empty, emptypb.Empty]) error {
+	duplex := func(ctx context.Context, stream *connect.BidiStream[emptypb.Empty, emptypb.Empty]) error {
 		message, err := stream.Receive()
 		if err != nil {
 			return err
 		}
-		return stream.Send(message)
+		return h.Answer(ctx, func() error { return stream.Send(message) })
 	}
+
 	mux := http.NewServeMux()
 	mux.Handle(unaryCall, connect.NewUnaryHandler(unaryCall, unary, options...))
 	mux.Handle(getCall, connect.NewUnaryHandler(getCall, unary, append(options, connect.WithIdempotency(connect.IdempotencyNoSideEffects))...))
@@ -84,7 +77,6 @@ var protocols = map[string][]connect.ClientOption{
 
 // site is a server and its clients.
 type site struct {
-	t       testing.TB
 	url     string
 	client  *http.Client
 	options []connect.ClientOption
@@ -99,7 +91,7 @@ func serve(t testing.TB, over transport, h http.Handler) site {
 	t.Cleanup(server.Close)
 	client := &http.Client{Transport: &http.Transport{Protocols: &over.protocols}}
 	t.Cleanup(client.CloseIdleConnections)
-	return site{t: t, url: server.URL, client: client}
+	return site{url: server.URL, client: client}
 }
 
 func (s site) with(options ...connect.ClientOption) site {
@@ -125,9 +117,8 @@ func newAnswer(err error, meta http.Header) (a answer) {
 	return a
 }
 
-// call makes a call of the procedure, and sends and receives one message.
-func (s site) call(ctx context.Context, procedure string, header ...string) answer {
-	s.t.Helper()
+// call makes a call of the procedure with one message, and reads to the end.
+func (s site) call(ctx context.Context, procedure string, header http.Header) answer {
 	client := connect.NewClient[emptypb.Empty, emptypb.Empty](s.client, s.url+procedure, s.options...)
 	switch procedure {
 	case streamCall:
@@ -142,14 +133,26 @@ func (s site) call(ctx context.Context, procedure string, header ...string) answ
 	case duplexCall:
 		stream := client.CallBidiStream(ctx)
 		defer stream.CloseResponse()
-		defer stream.CloseRequest()
-		_ = stream.Send(new(emptypb.Empty)) // the next line has the error of the stream
-		_, err := stream.Receive()
+		_ = stream.Send(new(emptypb.Empty)) // Receive has the error of the stream
+		_ = stream.CloseRequest()
+		var err error
+		for err == nil {
+			_, err = stream.Receive()
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
 		return newAnswer(err, stream.ResponseHeader())
 	}
+
 	request := connect.NewRequest(new(emptypb.Empty))
-	for i := 0; i+1 < len(header); i += 2 {
-		request.Header().Add(header[i], header[i+1])
+	for name, values := range header {
+		for _, value := range values {
+			if strings.HasSuffix(name, "-Bin") {
+				value = connect.EncodeBinaryHeader([]byte(value))
+			}
+			request.Header().Add(name, value)
+		}
 	}
 	response, err := client.CallUnary(ctx, request)
 	if err != nil {
@@ -161,11 +164,3 @@ func (s site) call(ctx context.Context, procedure string, header ...string) answ
 func key(s string) func(*http.Request) (string, error) {
 	return func(*http.Request) (string, error) { return s, nil }
 }
-
-// down is a store that fails, and has no state of its own.
-type down struct{}
-
-var errDown = errors.New("down")
-
-func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errDown }
-func (down) Refund(context.Context, []gcra.Charge) error       { return errDown }

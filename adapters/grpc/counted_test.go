@@ -26,7 +26,10 @@ func TestCounted(t *testing.T) {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { counted += len(d.Results) }},
 		ratelimit.Policy{Name: "routes", Key: key("k"), Limit: gcra.PerHour(1000), Routes: []string{unaryCall, duplexCall}})
 	handlers := &service{
-		unary: func(context.Context) error { served++; return status.Error(codes.NotFound, "no such thing") },
+		handler: func(context.Context, func() error) error {
+			served++
+			return status.Error(codes.NotFound, "no such thing")
+		},
 		duplex: func(grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error {
 			served++
 			return nil

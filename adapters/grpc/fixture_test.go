@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -15,10 +16,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/grpc"
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
+	"github.com/seed-e377111c/ratelimit/internal/test/rpctest"
 )
 
 // A store that fails is tested here.
@@ -29,41 +30,28 @@ func TestMain(m *testing.M) {
 
 const (
 	unaryCall  = "/grpc.testing.TestService/UnaryCall"
-	emptyCall  = "/grpc.testing.TestService/EmptyCall"
 	duplexCall = "/grpc.testing.TestService/FullDuplexCall"
 )
 
-// service answers each call, and each message of a stream. unary and duplex replace
-// the handlers.
+// service is the server of unaryCall and duplexCall. duplex replaces the handler of the latter.
 type service struct {
 	pb.UnimplementedTestServiceServer
-	unary  func(context.Context) error
-	duplex func(grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error
+	handler rpctest.Handler
+	duplex  func(grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error
 }
 
 func (s *service) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-	if s.unary != nil {
-		return new(pb.SimpleResponse), s.unary(ctx)
-	}
-	return new(pb.SimpleResponse), nil
-}
-
-func (s *service) EmptyCall(context.Context, *pb.Empty) (*pb.Empty, error) {
-	return new(pb.Empty), nil
+	return new(pb.SimpleResponse), s.handler.Answer(ctx, func() error { return nil })
 }
 
 func (s *service) FullDuplexCall(stream grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error {
 	if s.duplex != nil {
 		return s.duplex(stream)
 	}
-	for {
-		if _, err := stream.Recv(); err != nil {
-			return nil // the client has closed its side
-		}
-		if err := stream.Send(new(pb.StreamingOutputCallResponse)); err != nil {
-			return err
-		}
+	if _, err := stream.Recv(); err != nil {
+		return err
 	}
+	return s.handler.Answer(stream.Context(), func() error { return stream.Send(new(pb.StreamingOutputCallResponse)) })
 }
 
 // limited are the options of a server with the limiter alone.
@@ -124,18 +112,21 @@ func call(ctx context.Context, conn *grpc.ClientConn) (a answer) {
 	return a
 }
 
-// converse opens a stream, sends one message and reads one.
-func converse(t testing.TB, conn *grpc.ClientConn) (a answer) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+// converse opens a stream, sends one message and reads to the end.
+func converse(ctx context.Context, conn *grpc.ClientConn) (a answer) {
 	stream, err := pb.NewTestServiceClient(conn).FullDuplexCall(ctx)
 	if err != nil {
-		t.Fatal(err)
+		a.Status = status.Convert(err)
+		return a
 	}
-	_ = stream.Send(new(pb.StreamingOutputCallRequest)) // the next line has the error of the stream
-	_, err = stream.Recv()
-	a.Status = status.Convert(err)
+
+	_ = stream.Send(new(pb.StreamingOutputCallRequest)) // Recv has the error of the stream
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if !errors.Is(err, io.EOF) {
+		a.Status = status.Convert(err)
+	}
 	a.header, _ = stream.Header() // without one the error is that of the stream
 	a.trailer = stream.Trailer()
 	return a
@@ -156,11 +147,3 @@ func first(md metadata.MD, key string) string {
 func key(s string) func(*http.Request) (string, error) {
 	return func(*http.Request) (string, error) { return s, nil }
 }
-
-// down is a store that fails, and has no state of its own.
-type down struct{}
-
-var errDown = errors.New("down")
-
-func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errDown }
-func (down) Refund(context.Context, []gcra.Charge) error       { return errDown }

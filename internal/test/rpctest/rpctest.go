@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -18,10 +17,74 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Serve starts a server whose only interceptors are one that calls [Authenticate] and the
-// limiter's, and returns a function that makes a call. That sends the fields, those of names
-// that end in -Bin encoded, and returns the fields of the response.
-type Serve func(t testing.TB, l *middleware.Limiter) func(http.Header) (http.Header, error)
+// Adapter is what differs between them.
+type Adapter struct {
+	// Procedures are of one service: "/package.Service/Method". The first is unary, the others are streams.
+	Procedures []string
+
+	// Serve starts a server with the handler behind interceptors: one that calls [Authenticate] for unary
+	// calls, and those of the limiters, the outermost first.
+	Serve func(t testing.TB, h Handler, limits ...*middleware.Limiter) Call
+
+	// Intercept passes a unary call to the limiter's interceptor alone, and returns its code.
+	Intercept func(ctx context.Context, l *middleware.Limiter) (code uint32)
+}
+
+// Handler answers a call. send sends a message of a stream. A nil Handler sends one.
+type Handler func(ctx context.Context, send func() error) error
+
+// Answer answers a call as h does, or as a nil Handler.
+func (h Handler) Answer(ctx context.Context, send func() error) error {
+	if h == nil {
+		return send()
+	}
+	return h(ctx, send)
+}
+
+// Call makes a call with one message and with the header, and reads the response to its end. What the header
+// has under names that end in -Bin is encoded.
+type Call func(ctx context.Context, procedure string, header http.Header) Answer
+
+// Answer is what a client gets.
+type Answer struct {
+	Code    uint32 // as gRPC and Connect number them; 0 is success
+	Message string
+	Fields  http.Header // of header and trailer
+	Details []any       // messages of google.rpc
+}
+
+// The codes that limiters answer with, and that of a handler that fails.
+const (
+	ok                uint32 = 0
+	canceled          uint32 = 1
+	unknown           uint32 = 2
+	resourceExhausted uint32 = 8
+	unavailable       uint32 = 14
+)
+
+// Test tests the adapter.
+func Test(t *testing.T, a Adapter) {
+	for _, procedure := range a.Procedures {
+		denial(t, a.Serve, procedure)
+		failClosed(t, a.Serve, procedure)
+		handlerFails(t, a.Serve, procedure)
+		stacked(t, a.Serve, procedure)
+		deadline(t, a.Serve, procedure)
+		if procedure != a.Procedures[0] {
+			spend(t, a.Serve, procedure)
+		}
+	}
+
+	never(t, a.Serve, a.Procedures[0])
+	bans(t, a.Serve, a.Procedures[0])
+	heldBack(t, a.Intercept)
+
+	routes(t, a)
+	keys(t, a.Serve, a.Procedures[0])
+	headers(t, a.Serve, a.Procedures[0])
+}
+
+type serve = func(t testing.TB, h Handler, limits ...*middleware.Limiter) Call
 
 type userKey struct{}
 
@@ -34,8 +97,18 @@ var secret = []byte("0123456789abcdef0123456789abcdef")
 
 func hmacKey(*jwt.Token) (any, error) { return secret, nil }
 
-// Keys tests that the functions of package keyfunc work unchanged. path is that of the call.
-func Keys(t *testing.T, path string, serve Serve) {
+// limiter makes a limiter on a store.
+func limiter(t *testing.T, store gcra.Store, policies ...middleware.Policy) *middleware.Limiter {
+	t.Helper()
+	l, err := middleware.New(middleware.Config{Store: store}, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// keys tests that the functions of package keyfunc work unchanged.
+func keys(t *testing.T, serve serve, path string) {
 	t.Helper()
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "bob", "exp": 4102444800}).SignedString(secret)
 	if err != nil {
@@ -62,11 +135,11 @@ func Keys(t *testing.T, path string, serve Serve) {
 	} {
 		var got []string
 		observe := func(_ *http.Request, d *middleware.Decision) { got = append(got, d.Results[0].Subject) }
-		call := serve(t, middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Observe: observe},
+		call := serve(t, nil, middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Observe: observe},
 			middleware.Policy{Name: "p", Key: test.key, Limit: gcra.PerHour(5)})))
 
-		if _, err := call(test.header); err != nil {
-			t.Errorf("%s: got %v", test.name, err)
+		if a := call(t.Context(), path, test.header); a.Code != ok {
+			t.Errorf("%s: got %+v", test.name, a)
 		}
 		if !slices.Equal(got, []string{test.want}) {
 			t.Errorf("%s: got keys %q; want %q", test.name, got, test.want)
@@ -74,8 +147,8 @@ func Keys(t *testing.T, path string, serve Serve) {
 	}
 }
 
-// Headers tests that nothing in the header, which clients write, makes a decision fail.
-func Headers(t *testing.T, serve Serve) {
+// headers tests that nothing in the header, which clients write, makes a decision fail.
+func headers(t *testing.T, serve serve, path string) {
 	t.Helper()
 	owner := func(_ context.Context, k string) (string, bool) { return k, true }
 
@@ -87,7 +160,7 @@ func Headers(t *testing.T, serve Serve) {
 	}
 
 	thousand := gcra.PerHour(1000)
-	call := serve(t, middleware.Must(middleware.New(cfg,
+	call := serve(t, nil, middleware.Must(middleware.New(cfg,
 		middleware.Policy{Name: "address", Key: keyfunc.TrustedProxies("127.0.0.0/8"), Limit: thousand},
 		middleware.Policy{Name: "hop", Key: keyfunc.TrustedHops(2), Limit: thousand},
 		middleware.Policy{Name: "token", Key: keyfunc.JWTSubject(hmacKey, []string{"HS256"}), Limit: thousand},
@@ -103,32 +176,37 @@ func Headers(t *testing.T, serve Serve) {
 		"odd": {"X_key": {"k"}, "X.key": {"k"}, "-": {"k"}, "Host": {"other.example"}, "X-Forwarded-For": {"[::1%25]:x, ,,"},
 			"Ratelimit-Remaining": {"9"}, "Retry-After": {"0"}, "Grpc-Retry-Pushback-Ms": {"0"}},
 	} {
-		fields, err := call(header)
-		if err != nil {
-			t.Errorf("%s: got %v; want the call answered", name, err)
-			continue
-		}
-		if d.Err != nil || !slices.Equal(fields.Values("RateLimit-Limit"), []string{"1000"}) {
-			t.Errorf("%s: got Decision.Err %v, %v; want a decision without an error", name, d.Err, fields)
+		if a := call(t.Context(), path, header); a.Code != ok || d.Err != nil || !a.has("RateLimit-Limit: 1000") {
+			t.Errorf("%s: got %+v, Decision.Err %v; want a decision without an error", name, a, d.Err)
 		}
 	}
 }
 
-// Bans tests that a banned client hears that it is banned.
-func Bans(t *testing.T, serve Serve) {
+// routes tests that policies go by the procedure and by its service.
+func routes(t *testing.T, a Adapter) {
 	t.Helper()
-	banned := func(string) (middleware.Override, bool) {
-		return middleware.Override{Banned: true, Until: time.Now().Add(time.Hour)}, true
+	var applied []string
+	policy := func(name, route string) middleware.Policy {
+		return middleware.Policy{Name: name, Key: keyfunc.Const("k"), Limit: gcra.PerHour(1000), Routes: []string{route}}
 	}
-	for _, cfg := range []middleware.Config{
-		{},
-		{BanStatus: http.StatusForbidden}, // of a limiter that serves HTTP too
-	} {
-		cfg.Store = gcra.NewMemory()
-		call := serve(t, middleware.Must(middleware.New(cfg,
-			middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5), Override: banned})))
-		if _, err := call(nil); err == nil || !strings.HasSuffix(err.Error(), "The call was denied because its client is banned.") {
-			t.Errorf("%+v: got %v; want that the client is banned", cfg, err)
+	service := a.Procedures[0][:strings.LastIndex(a.Procedures[0], "/")]
+	call := a.Serve(t, nil, middleware.Must(middleware.New(middleware.Config{
+		Store: gcra.NewMemory(),
+		Observe: func(_ *http.Request, d *middleware.Decision) {
+			for _, p := range d.Results {
+				applied = append(applied, p.Policy)
+			}
+		},
+	}, policy("method", a.Procedures[0]), policy("service", service+"/*"), policy("other", "/other.Service/*"))))
+
+	for i, procedure := range a.Procedures {
+		want := []string{"method", "service"}
+		if i > 0 {
+			want = want[1:]
+		}
+		applied = nil
+		if got := call(t.Context(), procedure, nil); got.Code != ok || !slices.Equal(applied, want) {
+			t.Errorf("%s: got %+v, policies %q; want %q", procedure, got, applied, want)
 		}
 	}
 }
