@@ -9,39 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
-
-// The most requests that each algorithm allows in a window, which the table prints, follow from the
-// algorithms.
-func TestMost(t *testing.T) {
-	runs, err := simulateAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	count := int(limit.Count)
-	want := map[string][]int{
-		// A full bucket, and a unit each half second of the traffic.
-		"GCRA": {count + 3, 2*count - 1, count + 18},
-		// Exactly the limit.
-		"sliding log": {count, count, count},
-		// The limit on both sides of an edge.
-		"fixed window": {2 * count, count, 2 * count},
-	}
-
-	for i, a := range algorithms {
-		var got []int
-		for j := range traffics {
-			got = append(got, most(runs[i][j], limit.Per))
-		}
-		if !slices.Equal(got, want[a.name]) {
-			t.Errorf("%s: got %d; want %d", a.name, got, want[a.name])
-		}
-	}
-}
 
 // The program prints a row for each algorithm and writes two charts.
 func TestRun(t *testing.T) {
@@ -88,21 +58,5 @@ func TestRun(t *testing.T) {
 		if !strings.Contains(string(drawing), text) {
 			t.Errorf("algorithms.svg does not contain %q", text)
 		}
-	}
-}
-
-func TestRunErrors(t *testing.T) {
-	for _, args := range [][]string{{"-dir", "x"}, {"x"}} {
-		var out bytes.Buffer
-		if err := run(args, &out); err == nil || !strings.Contains(err.Error(), "want -out dir or nothing, see -h") || out.Len() > 0 {
-			t.Errorf("%q: got %v and %q; want an error with -out, and no output", args, err, &out)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := run([]string{"-out", file}, io.Discard); err == nil {
-		t.Error("a file for a directory: got no error")
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,78 +12,67 @@ import (
 
 func TestMain(m *testing.M) { process.Main(m, main) }
 
-// start runs the example with a copy of its policies.
-func start(t *testing.T) (p *process.Process, path, text string) {
-	t.Helper()
-	path, text = copied(t)
-	return process.Start(t, "-policies", path), path, text
-}
+var opens = regexp.MustCompile(`Inspector: http://\S+(/debug/ratelimit)\?token=(\S{26,})`)
 
-// copied returns a copy of policies.yaml that a test can change.
-func copied(t *testing.T) (path, text string) {
-	t.Helper()
-	b, err := os.ReadFile("policies.yaml")
+// A change of the file takes effect, and a broken file none. The printed token opens the page of the
+// policies, and nothing else does.
+func TestServer(t *testing.T) {
+	text, err := os.ReadFile("policies.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path = filepath.Join(t.TempDir(), "policies.yaml")
-	write(t, path, string(b))
-	return path, string(b)
-}
-
-// write replaces the file, as editors do.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+"~", path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestHelp(t *testing.T) {
-	t.Parallel()
-	code, out, errs := process.Run(t, "-h")
-	if code != 0 || errs != "" || !strings.Contains(out, "-addr host:port") || !strings.Contains(out, "-policies file") {
-		t.Errorf("got exit %d, %q and error %q; want 0, the flags and none", code, out, errs)
-	}
-}
-
-// A mistake on the command line is one line that says what is right.
-func TestMistakes(t *testing.T) {
-	t.Parallel()
-	missing := filepath.Join(t.TempDir(), "policies.yaml")
-	for _, mistake := range []struct {
-		args []string
-		want []string // parts of the line
-	}{
-		{[]string{"-port", "80"}, []string{"-port", "the flags are -addr and -policies"}},
-		{[]string{"serve"}, []string{`"serve"`, "the flags are -addr and -policies"}},
-		{[]string{"-policies", missing}, []string{missing, "in the root of the repository"}},
-		{[]string{"-policies", "policies.yaml", "-addr", "8080"}, []string{"-addr", "such as 127.0.0.1:8081"}},
-	} {
-		code, out, errs := process.Run(t, mistake.args...)
-		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "policies: ") {
-			t.Errorf("%q: got exit %d, %q and error %q; want exit 1 and one line of error", mistake.args, code, out, errs)
-		}
-		for _, part := range mistake.want {
-			if !strings.Contains(errs, part) {
-				t.Errorf("%q: got %q; want %q in it", mistake.args, errs, part)
-			}
-		}
-	}
-}
-
-// Every mistake in the file is a line, and the server does not start.
-func TestMistakesInFile(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
-	write(t, path, "policies:\n  - key: clients\n    limit: 10\n    name: a\n")
-	code, out, errs := process.Run(t, "-policies", path)
-	want := "policies: " + path + ":2:10: key is \"clients\"; want client, route or user (did you mean client?)\n" +
-		path + ":3:12: limit is 10; want a limit such as 100/minute\n"
-	if code != 1 || out != "" || errs != want {
-		t.Errorf("got exit %d, %q and\n%s; want exit 1, nothing and\n%s", code, out, errs, want)
+	write := func(text string) { // as editors do
+		t.Helper()
+		if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+"~", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	write(string(text))
+	p := process.Start(t, "-policies", path)
+	if answer := p.Get("/hello"); process.Header(answer, "RateLimit-Remaining") != "9" {
+		t.Errorf("hello: got %q; want 9 remaining", answer)
+	}
+	write(strings.Replace(string(text), "10/minute", "10/minit", 1))
+	p.Says("Policies stay as they were:\n" + path + `:12:12: limit is "10/minit"`)
+	write(strings.Replace(string(text), "10/minute", "7/minute", 1))
+	p.Says(": hello 7/minute,")
+	if answer := p.Get("/hello"); process.Header(answer, "RateLimit-Limit") != "7" {
+		t.Errorf("hello: got %q; want the new limit", answer)
+	}
+
+	found := opens.FindStringSubmatch(p.Out.String())
+	if found == nil {
+		t.Fatalf("it says %q; want the URL of the inspector", p.Out.String())
+	}
+	page, token := found[1], found[2]
+	answer := p.Get(page + "?token=" + token)
+	cookie, flags, _ := strings.Cut(process.Header(answer, "Set-Cookie"), "; ")
+	if process.Status(answer) != 303 || process.Header(answer, "Location") != page || flags != "Path=/debug/ratelimit; HttpOnly; SameSite=Strict" {
+		t.Errorf("with the token: got %q; want a redirect to the page and a cookie for it alone", answer)
+	}
+
+	wrong := strings.Repeat("A", 26)
+	for _, step := range []struct {
+		name, request string
+		status        int
+	}{
+		{"the cookie", process.Request("GET", page, "", "Cookie: "+cookie), 200},
+		{"the token of a program", process.Request("GET", page, "", "Authorization: Bearer "+token), 200},
+		{"nothing", process.Request("GET", page, ""), 403},
+		{"a wrong token", process.Request("GET", page+"?token="+wrong, ""), 403},
+		{"an empty token", process.Request("GET", page+"?token=", ""), 403},
+		{"a wrong token of a program", process.Request("GET", page, "", "Authorization: Bearer "+wrong), 403},
+		{"a reset with the token in the URL", process.Request("POST", page+"?token="+token, "subject=ip:127.0.0.1&policy=hello"), 403},
+		{"a path below", process.Request("GET", page+"/x", ""), 404},
+	} {
+		answer := p.Send(step.request)
+		if process.Status(answer) != step.status || strings.Contains(answer, "7/minute") != (step.status == 200) || strings.Contains(answer, token) {
+			t.Errorf("%s: got %.600q; want %d", step.name, answer, step.status)
+		}
 	}
 }
