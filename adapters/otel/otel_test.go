@@ -1,7 +1,6 @@
 package ratelimitotel_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -62,79 +61,6 @@ func TestInstrumentedBefore(t *testing.T) {
 
 	if err := ratelimitotel.InstrumentWith(noop.NewMeterProvider(), second); err != nil {
 		t.Errorf("after a call that failed: got %v; want no error", err)
-	}
-}
-
-// failing is a provider whose meter fails to create one metric, or to register a callback.
-type failing struct {
-	metric.MeterProvider
-	name string
-}
-
-type failingMeter struct {
-	metric.Meter
-	name string
-}
-
-var errFailing = errors.New("no more metrics")
-
-func (f failing) Meter(name string, o ...metric.MeterOption) metric.Meter {
-	return failingMeter{f.MeterProvider.Meter(name, o...), f.name}
-}
-
-func (f failingMeter) fails(name string) error {
-	if name == f.name {
-		return errFailing
-	}
-	return nil
-}
-
-func (f failingMeter) Float64Histogram(name string, o ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	h, _ := f.Meter.Float64Histogram(name, o...)
-	return h, f.fails(name)
-}
-
-func (f failingMeter) Int64ObservableCounter(name string, o ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
-	c, _ := f.Meter.Int64ObservableCounter(name, o...)
-	return c, f.fails(name)
-}
-
-func (f failingMeter) Float64ObservableCounter(name string, o ...metric.Float64ObservableCounterOption) (metric.Float64ObservableCounter, error) {
-	c, _ := f.Meter.Float64ObservableCounter(name, o...)
-	return c, f.fails(name)
-}
-
-func (f failingMeter) Int64ObservableUpDownCounter(name string, o ...metric.Int64ObservableUpDownCounterOption) (metric.Int64ObservableUpDownCounter, error) {
-	c, _ := f.Meter.Int64ObservableUpDownCounter(name, o...)
-	return c, f.fails(name)
-}
-
-func (f failingMeter) RegisterCallback(c metric.Callback, o ...metric.Observable) (metric.Registration, error) {
-	if err := f.fails("callback"); err != nil {
-		return nil, err
-	}
-	return f.Meter.RegisterCallback(c, o...)
-}
-
-// A provider that fails half-way leaves nothing behind.
-func TestProviderFails(t *testing.T) {
-	for _, name := range []string{
-		"ratelimit.decisions", "ratelimit.decision.duration", "ratelimit.quota.near_end", "callback",
-		"ratelimit.redis.batches", "ratelimit.redis.batch.duration", "ratelimit.redis.breaker.status",
-	} {
-		reader := sdk.NewManualReader()
-		provider := failing{sdk.NewMeterProvider(sdk.WithReader(reader)), name}
-		l := limiter(t, &counted{Store: doubles.NewStore()}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
-		if err := ratelimitotel.InstrumentWith(provider, l); !errors.Is(err, errFailing) {
-			t.Errorf("%s fails: got error %v; want %v", name, err, errFailing)
-		}
-
-		if d := l.Decide(get("/")); d.Took != 0 {
-			t.Errorf("%s fails: the limiter is observed", name)
-		}
-		if got := collect(t, reader); len(got) != 0 {
-			t.Errorf("%s fails: got %d metrics; want none", name, len(got))
-		}
 	}
 }
 
