@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/examples/internal/process"
+	"github.com/seed-e377111c/ratelimit/internal/test/process"
 )
 
 func TestMain(m *testing.M) { process.Main(m, main) }

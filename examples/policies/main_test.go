@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/examples/internal/process"
+	"github.com/seed-e377111c/ratelimit/internal/test/process"
 )
 
 func TestMain(m *testing.M) { process.Main(m, main) }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/examples/internal/process"
+	"github.com/seed-e377111c/ratelimit/internal/test/process"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 

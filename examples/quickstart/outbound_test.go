@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/examples/internal/process"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/process"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 

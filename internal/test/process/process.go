@@ -1,4 +1,4 @@
-// Package process runs an example as a process of its own, for its tests.
+// Package process runs an example as a process of its own, for tests.
 package process
 
 import (
@@ -39,19 +39,6 @@ func Main(m *testing.M, main func()) {
 // Patience bounds all waiting.
 const Patience = 30 * time.Second
 
-func command(t *testing.T, args []string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*Patience)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
-	return cmd
-}
-
 // Process is an example that listens.
 type Process struct {
 	t         *testing.T
@@ -83,11 +70,24 @@ func (o *Output) String() string {
 
 var listens = regexp.MustCompile(`listens on (http://([^\s,]+))`)
 
-// Start runs the example on a free port until the test ends. It must write
+// Start runs the example of a test binary with [Main] on a free port until the test ends. It must write
 // nothing to its standard error except for lines of MayLog.
 func Start(t *testing.T, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, cmd: command(t, append([]string{"-addr", "127.0.0.1:0"}, args...))}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartProgram(t, self, args...)
+}
+
+// StartProgram is Start for the program of a file.
+func StartProgram(t *testing.T, file string, args ...string) *Process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*Patience)
+	t.Cleanup(cancel)
+	p := &Process{t: t, cmd: exec.CommandContext(ctx, file, append([]string{"-addr", "127.0.0.1:0"}, args...)...)}
+	p.cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
 	p.cmd.Stdout, p.cmd.Stderr = &p.Out, &p.Errs
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

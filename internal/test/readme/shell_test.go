@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/test/process"
 )
 
 // notRun are the commands that the test does not run, by how they begin.
@@ -240,7 +242,7 @@ func (s *shell) serve(b block, text string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = patience
-	var out output
+	var out process.Output
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)

@@ -3,7 +3,6 @@
 package alerts
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"os/exec"
@@ -11,8 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +24,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/seed-e377111c/ratelimit/internal/test/process"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -71,16 +69,16 @@ func run(t *testing.T) (scrapes []string) {
 	denials, outage, after := 10, 5, 15 // minutes
 
 	for range calm {
-		get(t, api+"/hello")
+		api.Get("/hello")
 		scrapes = append(scrapes, get(t, metrics))
 	}
 
 	for range 18 {
-		get(t, api+"/report")
+		api.Get("/report")
 	}
 	for range denials {
 		for range 20 {
-			get(t, api+"/hello")
+			api.Get("/hello")
 		}
 		scrapes = append(scrapes, get(t, metrics))
 	}
@@ -89,7 +87,7 @@ func run(t *testing.T) (scrapes []string) {
 	for range outage {
 		var text string
 		redistest.Eventually(t, patience, "a breaker to be open", func() bool {
-			get(t, api+"/slow")
+			api.Get("/slow")
 			text = get(t, metrics)
 			return open.MatchString(text)
 		})
@@ -139,7 +137,7 @@ func grown(d time.Duration, found promql.Vector) time.Duration {
 var (
 	open    = regexp.MustCompile(`(?m)^ratelimit_redis_breaker_status\{.*state="open".*\} 1$`)
 	sample  = regexp.MustCompile(`(?m)^(ratelimit_\w+)(?:\{(.*)\})? (\S+)$`)
-	listens = regexp.MustCompile(`on (http://\S+?), its metrics are on (http://\S+)`)
+	listens = regexp.MustCompile(`its metrics are on (http://\S+)`)
 )
 
 // memory is a Prometheus' storage of scrapes, one in each minute.
@@ -208,8 +206,8 @@ func (p point) FH() *histogram.FloatHistogram { return nil }
 func (p point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (p point) Copy() chunks.Sample           { return p }
 
-// start builds and starts the example, and returns the URLs of its API and its metrics.
-func start(t *testing.T, redis string) (api, metrics string) {
+// start builds and starts the example, and returns it and the URL of its metrics.
+func start(t *testing.T, redis string) (p *process.Process, metrics string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "metrics")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", name, "./examples/metrics")
@@ -218,35 +216,9 @@ func start(t *testing.T, redis string) (api, metrics string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 
-	cmd := exec.CommandContext(t.Context(), name, "-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-redis", redis)
-	var out output
-	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	redistest.Eventually(t, patience, "the server to listen", func() bool { return strings.Contains(out.String(), "Ctrl-C") })
-	urls := listens.FindStringSubmatch(out.String())
-	return urls[1], urls[2]
-}
-
-// output collects what a process writes.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
+	p = process.StartProgram(t, name, "-metrics", "127.0.0.1:0", "-redis", redis)
+	p.MayLog = []string{""}
+	return p, listens.FindStringSubmatch(p.Out.String())[1]
 }
 
 func get(t *testing.T, url string) string {
