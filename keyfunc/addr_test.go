@@ -91,23 +91,37 @@ func TestRemoteAddrIgnoresHeaders(t *testing.T) {
 	}
 }
 
-func TestRemoteAddrAllocs(t *testing.T) {
-	for _, peer := range []string{"192.0.2.7:4711", "[2001:db8::1]:443", "[fe80::1%eth0]:443", "[::ffff:1.2.3.4]:80"} {
-		r := request(peer)
-		if got := testing.AllocsPerRun(100, func() { keyfunc.RemoteAddr(r) }); got > 1 {
-			t.Errorf("peer %s: got %v allocations; want 1, the key", peer, got)
+// A request costs one allocation, its key, however long its header is, and also if a client sends a new zone with each.
+func TestAddressAllocs(t *testing.T) {
+	hops := keyfunc.TrustedProxies("10.0.0.0/8")
+	elements := keyfunc.Forwarded("10.0.0.0/8")
+	for name, test := range map[string]struct {
+		key     keyfunc.Func
+		request func(i int) *http.Request
+	}{
+		"IPv4":      {keyfunc.RemoteAddr, func(int) *http.Request { return request("192.0.2.7:4711") }},
+		"IPv6":      {keyfunc.RemoteAddr, func(int) *http.Request { return request("[2001:db8::1]:443") }},
+		"mapped":    {keyfunc.RemoteAddr, func(int) *http.Request { return request("[::ffff:1.2.3.4]:80") }},
+		"new zones": {keyfunc.RemoteAddr, func(i int) *http.Request { return request(fmt.Sprintf("[fe80::1%%zone%d]:443", i)) }},
+		"8 KB of hops": {hops, func(int) *http.Request {
+			return request(proxy, "X-Forwarded-For", strings.Repeat("6.6.6.6, ", 900)+"9.9.9.9")
+		}},
+		"1 MB of trusted hops": {hops, func(int) *http.Request {
+			return request(proxy, "X-Forwarded-For", "9.9.9.9"+strings.Repeat(", 10.0.0.2", 1<<16))
+		}},
+		"1 MB of trusted elements": {elements, func(int) *http.Request {
+			return request(proxy, "Forwarded", "for=9.9.9.9"+strings.Repeat(`, for="10.0.0.2"`, 1<<16))
+		}},
+	} {
+		const runs = 10
+		var requests []*http.Request
+		for i := range runs + 1 {
+			requests = append(requests, test.request(i))
 		}
-	}
-
-	// A client may send a new zone with each request.
-	const runs = 100
-	var zones []*http.Request
-	for i := range runs + 1 {
-		zones = append(zones, request(fmt.Sprintf("[fe80::1%%zone%d]:443", i)))
-	}
-	next := 0
-	if got := testing.AllocsPerRun(runs, func() { keyfunc.RemoteAddr(zones[next]); next++ }); got > 1 {
-		t.Errorf("new zones: got %v allocations; want 1, the key", got)
+		next := 0
+		if got := testing.AllocsPerRun(runs, func() { _, _ = test.key(requests[next]); next++ }); got > 1 {
+			t.Errorf("%s: got %v allocations; want 1, the key", name, got)
+		}
 	}
 }
 
@@ -176,20 +190,4 @@ func TestIPv6PrefixPanics(t *testing.T) {
 		wantPanic(t, want, func() { keyfunc.IPv6Prefix(bits, keyfunc.RemoteAddr) })
 	}
 	wantPanic(t, "keyfunc.IPv6Prefix: key function 1 of 1 is nil", func() { keyfunc.IPv6Prefix(48, nil) })
-}
-
-func BenchmarkRemoteAddr(b *testing.B) {
-	for _, bb := range []struct{ name, peer string }{
-		{"IPv4", "192.0.2.7:4711"},
-		{"IPv6", "[2001:db8:1:2:3:4:5:6]:4711"},
-		{"IPv6Zone", "[fe80::1%eth0]:4711"},
-	} {
-		b.Run(bb.name, func(b *testing.B) {
-			r := request(bb.peer)
-			b.ReportAllocs()
-			for b.Loop() {
-				keyfunc.RemoteAddr(r)
-			}
-		})
-	}
 }

@@ -5,13 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 )
 
 func idOf(i int) tokenID {
@@ -75,56 +72,5 @@ func TestCacheConcurrent(t *testing.T) {
 	wg.Wait()
 	if len(c.entries) > size {
 		t.Errorf("holds %d entries; want at most %d", len(c.entries), size)
-	}
-}
-
-// Only valid tokens are cached, and their times are checked again.
-func TestVerifierCachesOnlyValid(t *testing.T) {
-	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	clock := jwt.WithTimeFunc(func() time.Time { return now })
-	v := newVerifier("JWTSubject", func(*jwt.Token) (any, error) { return []byte("right"), nil }, []string{"HS256"}, clock)
-
-	sign := func(key, subject string) string {
-		claims := jwt.RegisteredClaims{Subject: subject, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
-	}
-
-	keyOf := func(token string) string {
-		key, _ := v.key(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
-		return key
-	}
-
-	for i := range 100 {
-		keyOf(sign("wrong", fmt.Sprint(i)))
-	}
-	if got := len(v.verified.entries); got != 0 {
-		t.Errorf("after 100 forged tokens: got %d cached; want 0", got)
-	}
-
-	token := sign("right", "alice")
-	keyOf(token)
-	if got := len(v.verified.entries); got != 1 {
-		t.Errorf("after a valid token: got %d cached; want 1", got)
-	}
-	now = now.Add(time.Hour)
-	if got := keyOf(token); got != "" {
-		t.Errorf("after it has expired: got key %q; want none", got)
-	}
-}
-
-func BenchmarkCacheFull(b *testing.B) {
-	c := newCache(cacheBytes)
-	for i := range cacheBytes / entryBytes {
-		c.put(idOf(i), entry{})
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		var id tokenID
-		binary.BigEndian.PutUint64(id[:], uint64(i))
-		c.put(id, entry{})
 	}
 }

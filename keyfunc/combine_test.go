@@ -75,19 +75,6 @@ func TestErrorHasNoKey(t *testing.T) {
 	}
 }
 
-// First and Join copy their slices.
-func TestCombineCopies(t *testing.T) {
-	keys := []keyfunc.Func{says("a")}
-	first, join := keyfunc.First(keys...), keyfunc.Join(keys...)
-	keys[0] = says("b")
-	if got := keyOf(t, first, request("")); got != "a" {
-		t.Errorf("First: got %q; want a", got)
-	}
-	if got := keyOf(t, join, request("")); got != "join:a" {
-		t.Errorf("Join: got %q; want join:a", got)
-	}
-}
-
 func TestCombinePanics(t *testing.T) {
 	wantPanic(t, "keyfunc.First: no key functions; want one or more", func() { keyfunc.First() })
 	wantPanic(t, "keyfunc.Join: no key functions; want one or more", func() { keyfunc.Join() })

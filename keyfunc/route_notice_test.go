@@ -1,7 +1,6 @@
 package keyfunc_test
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -18,13 +17,5 @@ func TestRouteUnknown(t *testing.T) {
 		if _, got := reports(t, keyfunc.Route, r); !slices.Equal(got, want) {
 			t.Errorf("pattern %q: got reports %q; want %q", pattern, got, want)
 		}
-	}
-}
-
-func BenchmarkRoute(b *testing.B) {
-	r := &http.Request{Pattern: "GET /users/{id}"}
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = keyfunc.Route(r)
 	}
 }
