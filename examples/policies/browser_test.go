@@ -256,30 +256,6 @@ func fiftyPolicies(t *testing.T) *site {
 	return s
 }
 
-// Of fifty policies those that deny are first and open; a click opens another.
-func TestFiftyPoliciesInBrowser(t *testing.T) {
-	b := startBrowser(t)
-	b.do(chromedp.Navigate(fiftyPolicies(t).page))
-	if got, want := b.text("details summary"), "route-42 52/minute by address or user 332 denied 61 allowed"; got != want {
-		t.Errorf("the first policy: got %q; want %q", got, want)
-	}
-
-	const shown = `Array.from(document.querySelectorAll("details figure")).filter(f => f.checkVisibility()).length`
-	if got := seen(b, chromedp.Evaluate[int64](shown)); got != 5 {
-		t.Errorf("got %d charts; want 5", got)
-	}
-	b.do(chromedp.Click(chromedp.CSS("details:nth-of-type(9) summary")))
-	if got := seen(b, chromedp.Evaluate[int64](shown)); got != 6 {
-		t.Errorf("after a click: got %d charts; want 6", got)
-	}
-	if tall := seen(b, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`)); tall > 6000 {
-		t.Errorf("the page is %d high; want at most 6000", tall)
-	}
-	if said := b.complaints(); len(said) > 0 {
-		t.Errorf("the browser complains of %q", said)
-	}
-}
-
 // The page looks as it should: go test -artifacts keeps the pictures.
 func TestScreenshots(t *testing.T) {
 	b := startBrowser(t)
