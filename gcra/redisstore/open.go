@@ -85,7 +85,9 @@ func clientOptions(rawURL string, timeout time.Duration) (*redis.UniversalOption
 		return nil, fmt.Errorf("redisstore: redis URL: %w", err)
 	}
 
-	setDefault(&o.Protocol, 2) // see pushWait
+	// Under RESP3 go-redis 9.23 waits up to 50 ms before the first command on a TLS 1.3 connection: it takes the session
+	// tickets that have arrived there for a push message.
+	setDefault(&o.Protocol, 2)
 	// Pipelines would get a second pool, whose connections are never dialled
 	// ahead. Without it they take the spare connections of the ordinary one.
 	setDefault(&o.PipelinePoolSize, -1)

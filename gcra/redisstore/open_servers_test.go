@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -188,4 +189,21 @@ func idleProcess(arg string, in io.Reader, out io.Writer) error {
 	}
 
 	return nil
+}
+
+// The client of Open has a PoolTimeout within a short Timeout too, so a lone caller sends by itself.
+func TestOpenWithAShortTimeoutSendsInline(t *testing.T) {
+	r := openStore(t, redistest.Start(t).URL(), config{Timeout: 20 * time.Millisecond, DenialTTL: -1, Logger: quiet})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			_, _ = gcra.Take(context.Background(), r, hourly("a", 10))
+		}
+	}()
+
+	stacks := make([]byte, 1<<20)
+	redistest.Eventually(t, patience, "a caller to send", func() bool {
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), ".sendInline(")
+	})
 }

@@ -22,8 +22,7 @@ package redisstore
 // counts, instances.go counts the servers, and reporter.go is woken.
 //
 // local.go decides while Redis does not answer. What it grants is kept in internal/outage, and reporter.go charges it in
-// Redis later, with report.lua. ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go warns of
-// one that does not.
+// Redis later, with report.lua. ping.go checks the set-up. open.go and dial.go make a client that fits.
 //
 // The three internal packages know nothing of this one, and known imports outage alone.
 
@@ -81,8 +80,8 @@ type Store struct {
 // New returns a store on the given client: a [redis.Client] (also one made for
 // Sentinel), a [redis.ClusterClient] or a [redis.Ring]. [ClientOptions] has settings that fit:
 //
-//   - With TLS, Protocol must be 2 unless Timeout is well above 50 ms: see redis-resp3-tls in
-//     docs/troubleshooting.md.
+//   - With TLS, Protocol must be 2 unless Timeout is well above 50 ms: under RESP3 go-redis may wait
+//     that long on a new connection, and calls may never reach Redis.
 //   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls.
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
 //     redis.Client a switch of goroutines. A hook of such a client must return when its context
@@ -111,11 +110,6 @@ func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
 	}
 	s.counted.init()
 	s.compose(buckets.NewClock(nil))
-
-	s.warnRESP3()
-	if dials.dial == nil { // a client of Open has the settings, unless its URL says otherwise
-		rediskit.HintSettings(&s.log, client, s.timeout)
-	}
 	return s
 }
 

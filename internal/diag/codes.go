@@ -15,8 +15,6 @@ const (
 	RedisProtocol    Code = "redis-protocol"    // not a Redis, or one without scripts or the database
 	RedisKeysApart   Code = "redis-keys-apart"  // a proxy that runs scripts away from their keys
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
-	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
-	RedisSettings    Code = "redis-settings"    // a client whose deadlines do not bound a call, which costs a lone caller time
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
 	RedisGrants      Code = "redis-grants"      // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
@@ -49,7 +47,7 @@ func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
-	case RedisSettings, RouteApart:
+	case RouteApart:
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

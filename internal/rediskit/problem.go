@@ -105,9 +105,13 @@ func Diagnose(err error, c Conn) Problem {
 		switch {
 		case IsTimeout(err):
 			p.Timeout = true
-			if c.TLS && !c.Answered {
+			switch {
+			case c.Answered:
+			case c.TLS && c.RESP3:
+				hint = "set Protocol: 2 in the options of the client: under RESP3 go-redis may wait 50 ms on a new TLS connection; or the server may not speak TLS"
+			case c.TLS:
 				hint = "the server may not speak TLS; try redis:// in place of rediss://"
-			} else if !c.Answered {
+			default:
 				hint = "check host, port and firewall; a distant Redis needs a longer Timeout"
 			}
 

@@ -54,6 +54,7 @@ func TestDiagnose(t *testing.T) {
 		{context.DeadlineExceeded, plain, diag.RedisUnreachable, "timed out"},
 		{fmt.Errorf("no answer within 50ms: %w", context.DeadlineExceeded), plain, diag.RedisUnreachable, "check host, port and firewall"},
 		{fmt.Errorf("no answer within 50ms: %w", context.DeadlineExceeded), overTLS, diag.RedisUnreachable, "try redis://"},
+		{fmt.Errorf("no answer within 50ms: %w", context.DeadlineExceeded), Conn{TLS: true, RESP3: true}, diag.RedisUnreachable, "Protocol: 2"},
 		{dial(fmt.Errorf("by a proxy: %w", context.DeadlineExceeded)), overTLS, diag.RedisUnreachable, "try redis://"},
 		{&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, overTLS, diag.RedisUnreachable, "try redis://"},
 		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, overTLS, diag.RedisUnreachable, "try redis://"},

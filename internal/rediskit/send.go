@@ -18,20 +18,16 @@ const MovingPause = time.Millisecond
 // wait for the client. A cluster client may ask for the topology without a deadline.
 func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
 	c, ok := client.(*redis.Client)
-	if !ok || !hasSettings(c, timeout) {
+	if !ok {
 		return false
 	}
 	o := c.Options()
+	settings := o.ContextTimeoutEnabled && o.PoolTimeout <= timeout
 	deadlines := o.ReadTimeout >= 0 && o.WriteTimeout >= 0 // below, go-redis sets none
 
 	// go-redis calls these in the caller's goroutine, and they may ignore the context.
 	functions := o.OnConnect != nil || o.Limiter != nil || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
-	return deadlines && !functions
-}
-
-// hasSettings reports whether a client has the settings that [HintSettings] names.
-func hasSettings(c *redis.Client, timeout time.Duration) bool {
-	return c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
+	return settings && deadlines && !functions
 }
 
 // Call calls f, which uses a client. A panic, as in a hook of the client, becomes an error.

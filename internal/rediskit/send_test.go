@@ -92,3 +92,36 @@ func TestSendAgainInTime(t *testing.T) {
 		t.Errorf("got %v after sending %q; want TRYAGAIN, sent once", cmd.Err(), server.sent)
 	}
 }
+
+// limiter is a redis.Limiter, which may take as long as it likes.
+type limiter struct{ redis.Limiter }
+
+// Both settings are needed.
+func TestBoundsCalls(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		client redis.UniversalClient
+		bounds bool
+	}{
+		{"both settings", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout}), true},
+		{"both settings and no deadlines", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout, ReadTimeout: -2}), false},
+		{"both settings and OnConnect", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout,
+			OnConnect: func(context.Context, *redis.Conn) error { return nil }}), false},
+		{"both settings and a Limiter", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout, Limiter: limiter{}}), false},
+		{"none", redis.NewClient(&redis.Options{}), false},
+		{"no PoolTimeout", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}), false},
+		{"no ContextTimeoutEnabled", redis.NewClient(&redis.Options{PoolTimeout: timeout}), false},
+		{"a longer PoolTimeout", redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, PoolTimeout: timeout + 1}), false},
+		{"a cluster", redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, PoolTimeout: timeout}), false},
+		{"a ring", redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true, PoolTimeout: timeout}), false},
+		{"no client", nil, false},
+	} {
+		if got := BoundsCalls(tt.client, timeout); got != tt.bounds {
+			t.Errorf("%s: BoundsCalls is %v; want %v", tt.name, got, tt.bounds)
+		}
+		if tt.client != nil {
+			_ = tt.client.Close()
+		}
+	}
+}

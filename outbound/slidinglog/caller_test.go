@@ -3,7 +3,6 @@ package slidinglog_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -101,29 +98,6 @@ func TestTimeoutOfTheCaller(t *testing.T) {
 		}
 		if err != nil && !strings.Contains(err.Error(), "slidinglog: redis: no answer within 50ms") {
 			t.Errorf("call %d: got %v; want it to say how long it has waited", i, err)
-		}
-	}
-}
-
-// The settings that would make the calls of a plain client faster are logged once, at level INFO.
-func TestSettingsOfAClientAreHinted(t *testing.T) {
-	server := redistest.Start(t)
-	before := slog.Default()
-	defer slog.SetDefault(before)
-
-	for name, tt := range map[string]struct {
-		client *redis.Client
-		lines  int
-	}{"a plain client": {patient(t, server), 1}, "the settings of Open": {openedClient(t, server.URL()), 0}} {
-		log := new(diagtest.Log)
-		slog.SetDefault(log.Logger())
-		r := storeOn(t, tt.client, config{})
-		for range 3 {
-			redistest.Eventually(t, patience, "an answer", func() bool { _, err := gcra.Take(t.Context(), r, hourly("p", 5, 1)); return err == nil })
-		}
-		lines := log.Lines()
-		if len(lines) != tt.lines || tt.lines == 1 && (lines[0].Code() != diag.RedisSettings || lines[0].Level != slog.LevelInfo) {
-			t.Errorf("%s: got %v; want %d lines of redis-settings at level INFO", name, lines, tt.lines)
 		}
 	}
 }

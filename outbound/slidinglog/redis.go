@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -61,7 +60,6 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	}
 	_, s.single = client.(*redis.Client)
 	s.inline = rediskit.BoundsCalls(client, s.timeout)
-	rediskit.HintSettings(new(diag.Log), client, s.timeout)
 	return s, nil
 }
 
