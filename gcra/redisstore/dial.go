@@ -6,15 +6,24 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// dialer makes the connections of a client that [Open] has made. go-redis prints
+// dialer makes the connections of a client of [Open] or [ClientOptions]. go-redis prints
 // a line for each dial that fails, several a call, to a logger that all clients
 // of a process share; so a dial that fails returns a connection on which
-// everything fails, for the same reason. For a client supplied by the user dial is nil.
+// everything fails, for the same reason. A store of [New] knows no dialer: dial is nil.
 type dialer struct {
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	failed sync.Map // address: failedDial, if the last dial failed
+}
+
+// newDialer dials by options that may change until the first dial.
+func newDialer(o *redis.UniversalOptions) *dialer {
+	return &dialer{dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})(ctx, network, addr)
+	}}
 }
 
 type failedDial struct {

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -163,6 +164,36 @@ func TestProblemsAreLogged(t *testing.T) {
 				t.Errorf("go-redis has logged\n%s\nwant nothing", strings.Join(lines, "\n"))
 			}
 		})
+	}
+}
+
+// A client of ClientOptions is as quiet as that of Open, and dials by what was changed afterwards.
+func TestClientOfClientOptions(t *testing.T) {
+	overTLS := redistest.StartTLS(t, redistest.NewCertificates(t))
+	client := &clientLog{hosts: []string{"127.0.0.1"}}
+	redis.SetLogger(client)
+	t.Cleanup(logging.Disable)
+
+	for _, tt := range []struct {
+		addr string
+		want string // in the error of Ping
+	}{{"127.0.0.1:1", "connection refused"}, {overTLS.Addr, ""}} {
+		o, err := redisstore.ClientOptions("redis://" + tt.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.DialTimeout = 20 * time.Second // for a TLS handshake on a busy machine
+		o.TLSConfig = &tls.Config{InsecureSkipVerify: true}
+		c := redis.NewUniversalClient(o)
+		defer c.Close()
+
+		err = storeOn(t, c, config{Logger: quiet}).Ping(t.Context())
+		if !strings.Contains(fmt.Sprint(err), tt.want) || (err == nil) != (tt.want == "") {
+			t.Errorf("%s: got %v; want %q", tt.addr, err, tt.want)
+		}
+	}
+	if lines := client.lines.Lines(""); len(lines) > 0 {
+		t.Errorf("go-redis has logged\n%s\nwant nothing", strings.Join(lines, "\n"))
 	}
 }
 

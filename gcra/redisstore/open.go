@@ -34,13 +34,11 @@ import (
 //
 // The error is about the URL or the Config.
 func Open(rawURL string, cfg Config) (*Store, error) {
-	o, err := clientOptions(rawURL, cmp.Or(cfg.Timeout, rediskit.DefaultTimeout))
+	o, dials, err := clientOptions(rawURL, cmp.Or(cfg.Timeout, rediskit.DefaultTimeout))
 	if err := errors.Join(err, cfg.check()); err != nil {
 		return nil, err
 	}
 
-	dials := &dialer{dial: redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})}
-	o.Dialer = dials.Dial
 	return newStore(newClient(o), cfg, dials), nil
 }
 
@@ -63,7 +61,8 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 
 // ClientOptions returns settings for a client of [New], like those of [Open] with a Timeout of
 // 50 ms. Change what a URL cannot say, such as TLSConfig.RootCAs for a private certificate
-// authority, and give them to [redis.NewUniversalClient].
+// authority, and give them, not a copy, to [redis.NewUniversalClient]: the Dialer reads TLSConfig and
+// DialTimeout when it dials.
 //
 // TLSConfig is nil unless the URL begins with rediss://. With it the server's
 // certificate must be valid for the host of the URL, unless skip_verify is set. On a
@@ -71,18 +70,19 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 // the address that the cluster announces for that node; set TLSConfig.ServerName where
 // all nodes share another name.
 func ClientOptions(rawURL string) (*redis.UniversalOptions, error) {
-	return clientOptions(rawURL, rediskit.DefaultTimeout)
+	o, _, err := clientOptions(rawURL, rediskit.DefaultTimeout)
+	return o, err
 }
 
 // clientOptions returns the settings for a Timeout: unless the URL says otherwise, a read may take all of it, and a wait
 // for a connection takes no longer.
-func clientOptions(rawURL string, timeout time.Duration) (*redis.UniversalOptions, error) {
-	o, err := parseURL(rawURL)
+func clientOptions(rawURL string, timeout time.Duration) (o *redis.UniversalOptions, dials *dialer, err error) {
+	o, err = parseURL(rawURL)
 	if err == nil {
 		err = checkOptions(o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: redis URL: %w", err)
+		return nil, nil, fmt.Errorf("redisstore: redis URL: %w", err)
 	}
 
 	// Under RESP3 go-redis 9.23 waits up to 50 ms before the first command on a TLS 1.3 connection: it takes the session
@@ -108,7 +108,10 @@ func clientOptions(rawURL string, timeout time.Duration) (*redis.UniversalOption
 		read = clusterReadTimeout
 	}
 	setDefault(&o.ReadTimeout, max(read, timeout))
-	return o, nil
+
+	dials = newDialer(o)
+	o.Dialer = dials.Dial
+	return o, dials, nil
 }
 
 // checkOptions returns an error for a parameter with which go-redis panics, or no call works. Those
