@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
@@ -125,12 +126,7 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 // wait holds a request back. It returns false if the context ends first: most clients have gone
 // by then, but if the server ended the context, returning in silence would mean 200.
 func wait(ctx context.Context, delay time.Duration) bool {
-	select {
-	case <-time.After(delay):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return await.Sleep(ctx, delay) == nil
 }
 
 // run takes a request through the limiter up to its Decision, and tells the observers, which

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
@@ -46,17 +47,11 @@ func Ping(ctx context.Context, client redis.UniversalClient, prefix string, call
 	deadline, _ := ctx.Deadline()
 	p.bound = max(0, time.Until(deadline).Round(time.Millisecond))
 
-	done := make(chan error, 1)
-	go func() { done <- p.all(ctx, client) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done(): // some clients ignore it
-		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			return err
-		}
-		return p.explain(ctx, p.address, ctx.Err())
+	err := await.Call(ctx, func() error { return p.all(ctx, client) })
+	if _, explained := errors.AsType[*ServerError](err); !explained && errors.Is(err, context.DeadlineExceeded) {
+		return p.explain(ctx, p.address, err) // some clients ignore a deadline
 	}
+	return err
 }
 
 type ping struct {

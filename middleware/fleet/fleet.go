@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
@@ -175,19 +176,15 @@ func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	defer cancel()
 
 	var fields map[string]string
-	var err error
-	known, done := o.version, make(chan struct{})
-	go func() {
-		defer close(done)
+	known := o.version
+	err := await.Call(ctx, func() (err error) {
 		fields, err = o.read(ctx, known)
-	}()
-
-	select {
-	case <-done:
-		return fields, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return fields, nil
 }
 
 // read returns what Redis has, or nil if that has the version that is known. Without a version, as

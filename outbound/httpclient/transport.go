@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/outbound/internal/pacer"
 	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
@@ -294,12 +295,7 @@ func available(ctx context.Context, deadline time.Time) time.Duration {
 func sleep(ctx context.Context, d time.Duration, e *Event) error {
 	start := time.Now()
 	defer func() { e.Waited += time.Since(start) }()
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return await.Sleep(ctx, d)
 }
 
 // closeBody closes the body of a request that is not sent, as a RoundTripper must.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -138,20 +139,13 @@ func (r *Store) runHere(ctx context.Context, ops []op, refund bool) error {
 // reply. The call is not canceled with the caller, since a script that was sent charges anyway. Its
 // deadline is later than the Timeout, so that a late reply is always the same error.
 func (r *Store) runApart(ctx context.Context, ops []op, refund bool) error {
-	done := make(chan error, 1)
-	go func() {
+	wait, cancel := context.WithTimeoutCause(ctx, r.timeout, rediskit.NoAnswer(r.timeout))
+	defer cancel()
+	return await.Call(wait, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*r.timeout)
 		defer cancel()
-		done <- r.run(ctx, r.parts(ops), refund)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(r.timeout):
-		return rediskit.NoAnswer(r.timeout)
-	}
+		return r.run(ctx, r.parts(ops), refund)
+	})
 }
 
 // callError is the error of a call without a decision.

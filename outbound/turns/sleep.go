@@ -3,6 +3,8 @@ package turns
 import (
 	"context"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/await"
 )
 
 // lastPart is how long before its end sleep changes from timers to sleepPrecise.
@@ -20,7 +22,7 @@ var preciseSlots = make(chan struct{}, 8)
 func sleep(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
 	for d > lastPart {
-		if err := sleepTimer(ctx, d-max(lastPart, d/50)); err != nil {
+		if err := await.Sleep(ctx, d-max(lastPart, d/50)); err != nil {
 			return err
 		}
 		d = time.Until(end)
@@ -37,18 +39,5 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 	// Time is left on other systems, without a slot, after a signal, and in testing/synctest,
 	// where time stands still until all goroutines wait.
-	return sleepTimer(ctx, time.Until(end))
-}
-
-// sleepTimer is sleep by a timer of the runtime.
-func sleepTimer(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return await.Sleep(ctx, time.Until(end))
 }

@@ -3,11 +3,11 @@ package send
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -55,17 +55,11 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 		return rediskit.ErrKeysApart
 	}
 
-	result := make(chan error, 1)
-	go func() {
-		result <- rediskit.Call(func() error { return t.run(script, calls) })
-	}()
-
-	select {
-	case err = <-result:
-	case <-time.After(t.sender.Timeout):
-		err = rediskit.NoAnswer(t.sender.Timeout)
-	}
-
+	ctx, cancel := context.WithTimeoutCause(context.Background(), t.sender.Timeout, rediskit.NoAnswer(t.sender.Timeout))
+	defer cancel()
+	err = await.Call(ctx, func() error {
+		return rediskit.Call(func() error { return t.run(script, calls) })
+	})
 	t.sender.learnTopology(err)
 	return err
 }
