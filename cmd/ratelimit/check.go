@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
@@ -244,10 +245,10 @@ func (f *policyFile) lowOverrides(add func(string, ...any), i int) {
 	for _, subject := range slices.Sorted(maps.Keys(overrides)) {
 		below := true
 		for _, base := range f.limits(i) {
-			below = below && lower(overrides[subject], base)
+			below = below && !overrides[subject].Banned && lower(overrides[subject].Limit, base)
 		}
 		if below {
-			add("policy %s: override of %s, %v, is below the policy's limit", f.policies[i].Name, subject, overrides[subject])
+			add("policy %s: override of %s, %v, is below the policy's limit", f.policies[i].Name, subject, overrides[subject].Limit)
 		}
 	}
 }
@@ -264,15 +265,19 @@ func lower(a, b gcra.Limit) bool {
 	return a.Rate() < b.Rate() || a.IsQuota() == b.IsQuota() && a.Capacity() < b.Capacity()
 }
 
-func text(limits map[string]gcra.Limit, name string) string {
-	if limit, ok := limits[name]; ok {
-		return limit.String()
+func text(overrides map[string]middleware.Override, name string) string {
+	o, ok := overrides[name]
+	switch {
+	case !ok:
+		return "missing"
+	case o.Banned:
+		return "banned"
 	}
-	return "missing"
+	return o.Limit.String()
 }
 
-func merged(a, b map[string]gcra.Limit) map[string]gcra.Limit {
-	all := map[string]gcra.Limit{}
+func merged[V any](a, b map[string]V) map[string]V {
+	all := map[string]V{}
 	maps.Copy(all, a)
 	maps.Copy(all, b)
 	return all

@@ -68,7 +68,7 @@ func (f *policyFile) limits(i int) map[string]gcra.Limit {
 
 // limitsOf returns the limits that a policy may apply to a subject.
 func (f *policyFile) limitsOf(i int, subject string) map[string]gcra.Limit {
-	if o, ok := f.policies[i].OverrideOf(subject); ok {
+	if o, ok := f.policies[i].OverrideOf(subject); ok && !o.Banned {
 		return map[string]gcra.Limit{"": o.Limit}
 	}
 	return f.limits(i)

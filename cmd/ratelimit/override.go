@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // override is the command "override".
@@ -46,6 +47,7 @@ type terms struct {
 func (t *terms) addFlags(cmd *cobra.Command, otherwise string) {
 	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy ("+otherwise+")")
 	cmd.Flags().StringVar(&t.why, "why", "", "`reason`, for those who list overrides")
+	cmd.Flags().BoolVar(&t.force, "force", false, "also if it is lower than the present limit, or of a network above /16 (IPv6: /32)")
 	cmd.Flags().DurationVar(&t.length, "for", 0, "`time` until it ends, such as 1h or 72h; at most 366 days (required)")
 }
 
@@ -55,9 +57,12 @@ func (c *command) set() *cobra.Command {
 		Use:   "set SUBJECT LIMIT",
 		Short: "Set a limit, such as 1000/minute, or none for no limit",
 		Long: `Set gives a subject another limit in one policy, or no limit in one or all, until
-that ends. A limit that is lower than the present one needs --force, and so does any
-limit but none if the present one is not known: --policies has it. To deny all, use ban.`,
+that ends. "default" gives it the limits that hold without overrides, as for a
+customer in a network that is banned. A limit that is lower than the present one
+needs --force, and so does any number if the present limit is not known: --policies
+has it. To deny all, use ban.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h
+  ratelimit override set ip:198.51.100.7 default --for 1h
   ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml`,
 		Args: exactly(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,7 +74,6 @@ limit but none if the present one is not known: --policies has it. To deny all, 
 	}
 
 	t.addFlags(cmd, "default: all; required with a limit")
-	cmd.Flags().BoolVar(&t.force, "force", false, "also if the limit is lower than the present one")
 	return c.uses(cmd, "redis", "prefix", "policies")
 }
 
@@ -78,11 +82,12 @@ func (c *command) ban() *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
 		Use:   "ban SUBJECT",
-		Short: "Deny the requests of this subject for a while, on all servers",
+		Short: "Deny the requests of this subject or network for a while, on all servers",
 		Long: `Ban denies the requests of a subject that a policy applies to, in one policy or
-all, until it ends. A shadow policy bans nobody. A ban is an override like others:
+all, until it ends. A network such as ip:198.51.100.0/24 is all addresses in it. A shadow policy bans nobody. A ban is an override like others:
 "ratelimit override unset" takes it back.`,
-		Example: `  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"`,
+		Example: `  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"
+  ratelimit ban ip:198.51.100.0/24 --for 1h`,
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: overrides.Banned}, &t)
@@ -137,6 +142,14 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		if err := e.Check(set.now); err != nil {
 			return usageError{err}
 		}
+		widest := 16
+		network, _ := subject.Network(e.Subject)
+		if network.Addr().Is6() {
+			widest = 32
+		}
+		if network.IsValid() && network.Bits() < widest && !t.force {
+			return usagef("SUBJECT is %s, larger than a /%d; want --force if that is meant", e.Subject, widest)
+		}
 
 		file, err := c.file()
 		if err != nil {
@@ -159,11 +172,15 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 
 		fmt.Fprintf(cmd.OutOrStdout(), "set: %s, ends in %s (%s)\n", describe(e), human(t.length), e.Until.Format(time.RFC3339))
 		fmt.Fprintln(cmd.OutOrStdout(), holds)
-		for _, other := range set.sorted() {
-			both := other.Policy == e.Policy || other.Policy == "" || e.Policy == ""
-			if other.Subject == e.Subject && other.Field() != e.Field() && both && other.Limit != e.Limit && other.Wins(&e) {
-				fmt.Fprintf(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s\n", human(other.Until.Sub(set.now)), describe(other))
-			}
+		over := set.over(&e)
+		for _, other := range over[:min(len(over), 5)] {
+			fmt.Fprintf(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s\n", human(other.Until.Sub(set.now)), describe(other))
+		}
+		if len(over) > 5 {
+			fmt.Fprintf(cmd.OutOrStdout(), "And %d more, see ratelimit override list.\n", len(over)-5)
+		}
+		if all := set.find("", e.Subject); all != nil && all.Limit == overrides.Banned && e.Policy != "" && e.Limit != overrides.Banned {
+			fmt.Fprintf(cmd.OutOrStdout(), "In other policies this holds: %s\n", describe(all.Entry))
 		}
 		switch {
 		case file != nil:
@@ -188,7 +205,7 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 
 	limit := e.GCRA()
 	switch {
-	case e.Limit == overrides.Banned || limit == gcra.Unlimited():
+	case e.Limit == overrides.Banned || e.Limit == overrides.Default || limit == gcra.Unlimited():
 		return nil
 	case e.Policy == "":
 		return usagef("--policy is missing; want the name of a policy, as one limit cannot fit all of them")
@@ -202,15 +219,9 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 		return nil
 	}
 
-	old, ok := set.entries[e.Field()]
-	if !ok { // then that of all policies holds
-		all := overrides.Entry{Subject: e.Subject}
-		old, ok = set.entries[all.Field()]
-	}
-
 	present, what := map[string]gcra.Limit{}, "limit"
-	if ok && old.Limit != overrides.Banned {
-		present[""], what = old.GCRA(), "override"
+	if old := set.find(e.Policy, e.Subject); old != nil && old.Of != (gcra.Limit{}) {
+		present[""], what = old.Of, "override"
 	} else if file == nil {
 		return usagef("the present limit is not known; want --policies to compare it with, or --force")
 	} else {

@@ -161,6 +161,18 @@ func TestOperator(t *testing.T) {
 	command([]string{"override", "set", "ip:192.0.2.7", "none", "--for", "2h", "--policy", "client", "--force"},
 		"set: ip:192.0.2.7: no limit in client", "But this wins over it, ends in ", "ip:192.0.2.7: banned in all policies")
 	command([]string{"peek", "ip:192.0.2.7", "--policies", policies}, "banned (by ")
+
+	// The network around it, without one customer.
+	command([]string{"override", "unset", "ip:192.0.2.7"}, "taken back")
+	command([]string{"override", "set", "ip:192.0.2.9", "default", "--for", "1h"}, "the limits without overrides in all policies")
+	command([]string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "But this wins over it, ends in 1h: ip:192.0.2.9: the limits")
+	everywhere("403true")
+	if got := get(servers[0], "192.0.2.9"); got != "200false" {
+		t.Errorf("the customer: got %s; want 200", got)
+	}
+	command([]string{"override", "set", "ip:192.0.2.7", "none", "--for", "1h", "--policy", "client"}, "In other policies this holds: ip:192.0.2.0/24: banned")
+	command([]string{"peek", "ip:192.0.2.8", "--policies", policies}, "banned (by ")
+	command([]string{"peek", "ip:192.0.2.9", "--policies", policies}, "default (by ")
 }
 
 // A wrong override is not set, and the message says what would be right.
@@ -182,7 +194,9 @@ func TestOverrideMistakes(t *testing.T) {
 		{set("ip:192.0.2.7", "lots", "--for", "1h"), `limit is "lots"; want one such as 1000/minute, or none`},
 		{set("ip:192.0.2.7", "banned", "--for", "1h"), "want ratelimit ban"},
 		{set("192.0.2.7", "none", "--for", "1h"), `want "ip:192.0.2.7"`},
-		{set("ip:192.0.2.0/24", "none", "--for", "1h"), "put the network into the file of policies"},
+		{set("ip:192.0.0.0/15", "none", "--for", "1h"), "larger than a /16; want --force"},
+		{[]string{"ban", "ip:2001::/31", "--for", "1h"}, "larger than a /32; want --force"},
+		{[]string{"peek", "ip:192.0.2.0/24", "--policies", policies}, "want an address in it"},
 		{set("ip:2001:db8::1/64", "none", "--for", "1h"), `want "ip:2001:db8::/64"`},
 		{set("ip:192.0.2.7", "100/hour", "--for", "1h"), "--policy is missing"},
 		{set("ip:192.0.2.7", "100/hour", "--for", "1h", "--policy", "client"), "the present limit is not known; want --policies"},
@@ -313,7 +327,7 @@ func TestTwoOperators(t *testing.T) {
 	if err := errors.Join(one.write(t.Context(), bans("sub:", 1), nil), other.write(t.Context(), bans("x", 1), nil)); err != nil {
 		t.Error(err)
 	}
-	if got := reads(); len(got.entries) != 2 || len(got.ended) != 0 {
+	if got := reads(); len(got.entries.All) != 2 || len(got.ended) != 0 {
 		t.Errorf("got %v, and %v that have ended; want the bans of sub:0 and x0", got.sorted(), got.ended)
 	}
 
@@ -332,8 +346,8 @@ func TestTwoOperators(t *testing.T) {
 	if err := reads().write(t.Context(), long, nil); err == nil || !strings.Contains(err.Error(), "want at most 4194304") {
 		t.Errorf("got %v; want that they are too long", err)
 	}
-	if got := reads(); len(got.entries) != 6002 {
-		t.Errorf("got %d overrides; want 6002", len(got.entries))
+	if got := reads(); len(got.entries.All) != 6002 {
+		t.Errorf("got %d overrides; want 6002", len(got.entries.All))
 	}
 
 	var more []any

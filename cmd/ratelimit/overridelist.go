@@ -34,7 +34,7 @@ func (c *command) list() *cobra.Command {
 			for _, field := range slices.Sorted(maps.Keys(set.broken)) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "broken, and skipped by servers:", set.broken[field])
 			}
-			unversioned := set.version == "" && len(set.entries) > 0
+			unversioned := set.version == "" && len(set.entries.All) > 0
 			if unversioned {
 				fmt.Fprintf(cmd.ErrOrStderr(), "the hash %s has no field %s, so servers read all of it every two seconds; "+
 					"any change by this command adds it\n", set.key, overrides.Version)
@@ -122,6 +122,8 @@ func describe(e overrides.Entry) string {
 		what = "banned"
 	case gcra.Unlimited().String():
 		what = "no limit"
+	case overrides.Default:
+		what = "the limits without overrides"
 	}
 	return fmt.Sprintf("%s: %s in %s", plain(e.Subject), what, policyOf(e))
 }

@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // overrideSet is what Redis has.
@@ -26,9 +26,9 @@ type overrideSet struct {
 	key     string
 	now     time.Time // of Redis
 	version string
-	entries map[string]overrides.Entry // by field, without those that have ended
-	ended   map[string]string          // their fields and values
-	broken  map[string]error           // by field
+	entries overrides.Table   // without those that have ended
+	ended   map[string]string // their fields and values
+	broken  map[string]error  // by field
 }
 
 // onOverrides runs a command with what Redis has.
@@ -60,7 +60,7 @@ func (c *command) open(ctx context.Context) (*overrideSet, error) {
 func newOverrideSet(client redis.UniversalClient, prefix string) *overrideSet {
 	return &overrideSet{
 		client: client, key: overrides.Key(prefix),
-		entries: map[string]overrides.Entry{}, ended: map[string]string{}, broken: map[string]error{},
+		ended: map[string]string{}, broken: map[string]error{},
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *overrideSet) read(ctx context.Context) (err error) {
 		case !s.now.Before(e.Until):
 			s.ended[field] = value
 		default:
-			s.entries[field] = e
+			s.entries.Add(e)
 		}
 	}
 	return nil
@@ -129,15 +129,24 @@ func (s *overrideSet) write(ctx context.Context, set []overrides.Entry, remove [
 	return nil
 }
 
-// find returns the override of a subject that servers use in a policy.
-func (s *overrideSet) find(policy, subject string) (best overrides.Entry, ok bool) {
-	for _, policy := range []string{policy, ""} {
-		e := overrides.Entry{Subject: subject, Policy: policy}
-		if found, is := s.entries[e.Field()]; is && (!ok || found.Wins(&best)) {
-			best, ok = found, true
+// find returns the override of a subject that servers use in a policy, or nil.
+func (s *overrideSet) find(policy, subject string) *overrides.Found {
+	return s.entries.Find(policy, subject, s.now)
+}
+
+// over returns the entries that win over e, for its subject or for a part of its network.
+func (s *overrideSet) over(e *overrides.Entry) (over []overrides.Entry) {
+	network, _ := subject.Network(e.Subject)
+	for _, o := range s.sorted() {
+		inside, _ := subject.Network(o.Subject)
+		nearer := network.IsValid() && inside.Bits() > network.Bits() && network.Contains(inside.Addr())
+		same := o.Subject == e.Subject && o.Field() != e.Field() && o.Wins(e)
+		both := o.Policy == e.Policy || o.Policy == "" || e.Policy == ""
+		if (nearer || same) && both && o.Limit != e.Limit {
+			over = append(over, o)
 		}
 	}
-	return best, ok
+	return over
 }
 
 // of returns the fields of a subject in some policies, with a line about each, also of those that
@@ -160,7 +169,10 @@ func (s *overrideSet) of(subject string, some func(policy string) bool) (fields,
 }
 
 func (s *overrideSet) sorted() []overrides.Entry {
-	all := slices.AppendSeq([]overrides.Entry{}, maps.Values(s.entries))
+	all := []overrides.Entry{}
+	for _, e := range s.entries.All {
+		all = append(all, e.Entry)
+	}
 	slices.SortFunc(all, func(a, b overrides.Entry) int {
 		return cmp.Or(strings.Compare(a.Subject, b.Subject), strings.Compare(a.Policy, b.Policy))
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // peek is the command "peek".
@@ -120,9 +121,12 @@ func (r *row) rank() int {
 }
 
 // look reads the subject's buckets, in the policies of the file.
-func (c *command) look(ctx context.Context, subject string) ([]row, error) {
-	if err := overrides.CheckSubject(subject); err != nil {
+func (c *command) look(ctx context.Context, name string) ([]row, error) {
+	if err := overrides.CheckSubject(name); err != nil {
 		return nil, usageError{err}
+	}
+	if network, _ := subject.Network(name); network.Addr().Is4() && !network.IsSingleIP() {
+		return nil, usagef("SUBJECT is %s, a network; want an address in it: buckets are of addresses", name)
 	}
 	if c.policies == "" {
 		return nil, usagef("--policies is missing; want the file of policies that your servers read, or one with the same names and limits")
@@ -138,7 +142,7 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 		return nil, err
 	}
 	defer set.client.Close()
-	return c.rows(ctx, file, set, subject)
+	return c.rows(ctx, file, set, name)
 }
 
 // rows returns what each policy of the file has for a subject.
@@ -170,13 +174,18 @@ func (c *command) noteUnknown(cmd *cobra.Command, subject string, rows []row) {
 func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) {
 	p := &f.policies[i]
 	limits, override, reason := f.limits(i), "", ""
-
-	if e, ok := set.find(p.Name, subject); ok && e.Limit == overrides.Banned {
-		limits, override, reason = f.limitsOf(i, subject), e.Limit, origin(e, set.now) // the bucket is as it was
-	} else if ok {
-		limits, override, reason = map[string]gcra.Limit{"": e.GCRA()}, e.Limit, origin(e, set.now)
-	} else if o, ok := p.OverrideOf(subject); ok {
-		limits, override, reason = map[string]gcra.Limit{"": o.Limit}, o.Limit.String(), o.Name
+	if o, ok := p.OverrideOf(subject); ok {
+		if override, reason = o.Limit.String(), o.Name; o.Banned {
+			override = overrides.Banned // the bucket is as it was
+		} else {
+			limits = map[string]gcra.Limit{"": o.Limit}
+		}
+	}
+	if e := set.find(p.Name, subject); e != nil && (e.Limit != overrides.Default || override == "") {
+		override, reason = e.Limit, origin(e.Entry, set.now)
+		if e.Of != (gcra.Limit{}) {
+			limits = map[string]gcra.Limit{"": e.Of}
+		}
 	}
 
 	for _, plan := range slices.Sorted(maps.Keys(limits)) {

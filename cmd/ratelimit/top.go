@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/overrides"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -339,8 +338,8 @@ func (u *used) finish(l *list, file *policyFile, set *overrideSet) {
 	if file != nil {
 		limit = file.limitOf(l.Policy, u.Subject)
 	}
-	if e, ok := set.find(l.Policy, u.Subject); ok && e.Limit != overrides.Banned {
-		limit = e.GCRA()
+	if e := set.find(l.Policy, u.Subject); e != nil && e.Of != (gcra.Limit{}) {
+		limit = e.Of
 	}
 
 	if limit.Calendar() != l.period || limit == gcra.Unlimited() {

@@ -27,8 +27,10 @@ const (
 	Most      = 10_000
 	MostBytes = 4 << 20
 
-	// Banned is the Limit of a ban.
-	Banned = "banned"
+	// Banned is the Limit of a ban, and Default of an entry that restores the limits that a
+	// subject has without overrides, as in a network that is banned.
+	Banned  = "banned"
+	Default = "default"
 
 	// Longest is the longest time from now until an entry ends, and Skew is by how much the
 	// clocks of those that read it may differ.
@@ -42,11 +44,11 @@ const (
 // prefix: users of Redis that may write buckets need not be able to write overrides.
 func Key(prefix string) string { return "overrides:" + prefix }
 
-// Entry is an override of one subject.
+// Entry is an override of one subject, which may be a network.
 type Entry struct {
 	Subject string    `json:"subject"`
 	Policy  string    `json:"policy,omitempty"` // "" for all
-	Limit   string    `json:"limit"`            // as gcra.ParseLimit reads it, or banned
+	Limit   string    `json:"limit"`            // as gcra.ParseLimit reads it, or banned, or default
 	Until   time.Time `json:"until"`
 	Why     string    `json:"why,omitempty"`
 	By      string    `json:"by,omitempty"`
@@ -58,7 +60,7 @@ func (e *Entry) Field() string {
 	return string(rediskit.AppendKey(nil, "", e.Subject, e.Policy))
 }
 
-// GCRA returns the limit of an entry that is right; a ban has none.
+// GCRA returns the limit of an entry that is right; Banned and Default have none.
 func (e *Entry) GCRA() gcra.Limit {
 	limit, _ := gcra.ParseLimit(e.Limit)
 	return limit
@@ -98,8 +100,8 @@ func (e *Entry) check(latest time.Time) error {
 	switch {
 	case len(e.Policy) > 64 || strings.ContainsFunc(e.Policy, func(c rune) bool { return c < ' ' || c > '~' }):
 		return fmt.Errorf("policy is %.80q; want up to 64 printable ASCII characters", e.Policy)
-	case e.Limit != Banned && err != nil:
-		return fmt.Errorf("limit is %.80q; want one such as 1000/minute, or none, or banned", e.Limit)
+	case e.Limit != Banned && e.Limit != Default && err != nil:
+		return fmt.Errorf("limit is %.80q; want one such as 1000/minute, or none, default or banned", e.Limit)
 	case e.Until.IsZero():
 		return errors.New("until is missing; want the time when the override ends")
 	case e.Until.After(latest):
@@ -114,9 +116,8 @@ func (e *Entry) check(latest time.Time) error {
 // fromTop are subjects as "ratelimit top" and Redis show those that are empty or long.
 var fromTop = regexp.MustCompile(`^(\(anonymous\)|%#[0-9a-f]{32})$`)
 
-// CheckSubject returns an error for what no key function of this module returns: an
-// address without its kind, a network of addresses, an IPv6 address that is not a network, a
-// hash.
+// CheckSubject returns an error for what is neither a network nor a key of this module: an
+// address without its kind, an IPv6 address that is not a network, a hash.
 func CheckSubject(s string) error {
 	if s == "" || len(s) > longestText {
 		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
@@ -135,8 +136,6 @@ func CheckSubject(s string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("subject is %.80q: %w", s, err)
-	case network.Addr().Is4() && !network.IsSingleIP():
-		return fmt.Errorf("subject is %q, a network; want an address such as %q, or put the network into the file of policies", s, subject.Kind+network.Addr().String())
 	case network.IsValid() && s != subject.Key(network):
 		return fmt.Errorf("subject is %q; want %q", s, subject.Key(network))
 	}

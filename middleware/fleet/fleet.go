@@ -7,7 +7,7 @@
 // An operator then runs
 //
 //	ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
-//	ratelimit ban ip:198.51.100.9 --for 1h
+//	ratelimit ban ip:198.51.100.0/24 --for 1h
 //
 // Each override ends by the clock of the server, also while Redis is away: then the last
 // known ones stay. Keep a copy by "ratelimit override list --json" in case Redis loses its data.
@@ -23,7 +23,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
@@ -56,15 +55,9 @@ type Overrides struct {
 	key    string
 	log    diag.Log
 
-	known   atomic.Pointer[map[string][]override] // by subject
-	version string                                // of the overrides in use; "" is an empty Redis
-	unread  bool                                  // the last look has failed
-}
-
-// override is an entry with its limit.
-type override struct {
-	overrides.Entry
-	limit gcra.Limit
+	known   atomic.Pointer[overrides.Table]
+	version string // of the overrides in use; "" is an empty Redis
+	unread  bool   // the last look has failed
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
@@ -78,44 +71,34 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 		cfg.Prefix = "rl:"
 	}
 	o := &Overrides{client: cfg.Client, key: overrides.Key(cfg.Prefix), log: diag.Log{Logger: cfg.Logger}}
-	o.known.Store(&map[string][]override{})
+	o.known.Store(new(overrides.Table))
 	o.refresh(ctx)
 	go o.follow(ctx)
 	return o, nil
 }
 
-// Find is [middleware.Config.Override]: it returns the override of a subject in a policy. A ban
-// wins over a limit, and a limit that is set for the policy over one for all policies.
+// Find is [middleware.Config.Override]: it returns the override of a key in a policy. An override of
+// the key itself goes before one of a network, and a longer prefix before a shorter. Of one subject a
+// ban wins over a limit, and a limit that is set for the policy over one for all policies.
 func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
-	var best *override
-	of := (*o.known.Load())[subject]
-	for i := range of {
-		one := &of[i]
-		mayApply := one.Policy == policy || one.Policy == ""
-		if mayApply && time.Now().Before(one.Until) && (best == nil || one.Wins(&best.Entry)) {
-			best = one
-		}
-	}
-
-	if best == nil {
+	e := o.known.Load().Find(policy, subject, time.Now())
+	if e == nil || e.Limit == overrides.Default {
 		return middleware.Override{}, false
 	}
-	return middleware.Override{Limit: best.limit, Name: best.Why, Banned: best.Limit == overrides.Banned, Until: best.Until}, true
+	return middleware.Override{Limit: e.Of, Name: e.Why, Banned: e.Limit == overrides.Banned, Until: e.Until}, true
 }
 
 // InForce returns how many overrides with a limit, and how many bans, this server follows
 // now, for metrics such as those of package adapters/otel.
 func (o *Overrides) InForce() (limits, bans int) {
 	now := time.Now()
-	for _, of := range *o.known.Load() {
-		for _, one := range of {
-			switch {
-			case !now.Before(one.Until): // it has ended
-			case one.Limit == overrides.Banned:
-				bans++
-			default:
-				limits++
-			}
+	for _, one := range o.known.Load().All {
+		switch {
+		case !now.Before(one.Until): // it has ended
+		case one.Limit == overrides.Banned:
+			bans++
+		default:
+			limits++
 		}
 	}
 	return limits, bans
@@ -217,7 +200,7 @@ func (o *Overrides) read(ctx context.Context, known string) (map[string]string, 
 
 // learn replaces the overrides in use.
 func (o *Overrides) learn(fields map[string]string) {
-	known, now := map[string][]override{}, time.Now()
+	known, now := new(overrides.Table), time.Now()
 	for field, value := range fields {
 		if field == overrides.Version {
 			continue
@@ -227,7 +210,7 @@ func (o *Overrides) learn(fields map[string]string) {
 			o.log.Report(diag.OverrideBroken, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
 			continue
 		}
-		known[e.Subject] = append(known[e.Subject], override{e, e.GCRA()})
+		known.Add(e)
 	}
-	o.known.Store(&known)
+	o.known.Store(known)
 }

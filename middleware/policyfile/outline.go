@@ -1,11 +1,9 @@
 package policyfile
 
 import (
-	"maps"
 	"net/http"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/subject"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -15,11 +13,11 @@ import (
 type Outline struct {
 	Policy middleware.Policy // its functions do nothing, except Override
 
-	Keys      []string              // names
-	Cost      string                // a name or a number; "" if the file has none
-	Limit     gcra.Limit            // zero if the file has only plans
-	Plans     map[string]gcra.Limit // by name
-	Overrides map[string]gcra.Limit // by subject
+	Keys      []string                       // names
+	Cost      string                         // a name or a number; "" if the file has none
+	Limit     gcra.Limit                     // zero if the file has only plans
+	Plans     map[string]gcra.Limit          // by name
+	Overrides map[string]middleware.Override // by subject
 }
 
 // Names are those that a program registers. Nil means that every name is one.
@@ -72,13 +70,4 @@ func (f *Funcs) cost(name string) (cost func(*http.Request) int64, ok bool) {
 	}
 	cost, ok = f.Costs[name]
 	return cost, ok
-}
-
-// all returns the limits by subject.
-func (o *overrides) all() map[string]gcra.Limit {
-	all := maps.Clone(o.keys)
-	for network, limit := range o.networks {
-		all[subject.Key(network)] = limit
-	}
-	return all
 }

@@ -37,6 +37,7 @@ func TestOverrides(t *testing.T) {
       - ip:10.1.9.0/24
       - ip:2001:db9:1::/48
   - {limit: none, subjects: ["ip:10.1.2.4/32", "ip:2001:db8:1:3::/64"]}
+  - {limit: banned, subjects: ["ip:10.1.7.0/24", "sub:mallory"]}
 `))[0]
 
 	for subject, want := range map[string]string{
@@ -61,6 +62,8 @@ func TestOverrides(t *testing.T) {
 		"ip:10.1.2.4":                      "none",
 		"ip:10.1.2.5":                      "3/second",
 		"ip:10.1.3.0":                      "2/second burst 5",
+		"ip:10.1.7.7":                      "banned",
+		"sub:mallory":                      "banned",
 		"ip:10.255.255.255":                "1/second",
 		"ip:11.0.0.0":                      "",
 		"ip:":                              "",
@@ -85,7 +88,9 @@ func TestOverrides(t *testing.T) {
 	} {
 		got := ""
 		if o, ok := policy.Override(subject); ok {
-			got = o.Limit.String()
+			if got = o.Limit.String(); o.Banned {
+				got = "banned"
+			}
 		}
 		if got != want {
 			t.Errorf("%.50q: got %q; want %q", subject, got, want)
@@ -196,7 +201,7 @@ func TestOverrideMistakes(t *testing.T) {
 	const (
 		wantList     = `a list such as [{limit: 1000/minute, subjects: ["sub:alice"]}]`
 		wantOne      = `its fields, such as {limit: 1000/minute, subjects: ["sub:alice"]}`
-		wantLimit    = "a limit such as 1000/minute, or none"
+		wantLimit    = "a limit such as 1000/minute, or none, or banned"
 		wantSubjects = `a list of keys and networks such as ["sub:alice", "ip:198.51.100.0/24"]`
 		wantKey      = `a key in quotes such as "sub:alice"`
 		wantAddr     = `want an address or a network such as "ip:192.0.2.7" or "ip:2001:db8::/64"`
@@ -215,7 +220,7 @@ func TestOverrideMistakes(t *testing.T) {
 		one("overrides: [{limit: 1/second, subjects: [a], limit: none}]"):  {`5:48: "limit" is repeated, it is first in line 5; want it once`},
 
 		one("overrides: [{limit: , subjects: [a]}]"):                     {"5:16: limit is empty; want " + wantLimit},
-		one("overrides: [{limit: 7, subjects: [a]}]"):                    {"5:23: limit is 7; want a limit such as 1000/minute, or none"},
+		one("overrides: [{limit: 7, subjects: [a]}]"):                    {"5:23: limit is 7; want a limit such as 1000/minute, or none, or banned"},
 		one("overrides: [{limit: null, subjects: [a]}]"):                 {"5:23: limit is null; want " + wantLimit},
 		one("overrides: [{limit: unlimited, subjects: [a]}]"):            {`5:23: limit is "unlimited"; want ` + wantLimit},
 		one("overrides: [{limit: 0/minute, subjects: [a]}]"):             {`5:23: limit is "0/minute": count is 0; want at least 1`},

@@ -18,7 +18,7 @@
 //	    overrides:              # limits of single keys and networks
 //	      - limit: 1000/minute burst 200
 //	        subjects: ["sub:alice", "ip:198.51.100.0/24"]
-//	      - limit: none         # not limited by this policy
+//	      - limit: none         # not limited by this policy; or banned
 //	        subjects: ["ip:192.0.2.7"]
 //
 // The program registers functions under the names that the file uses:
@@ -44,8 +44,8 @@
 //	limit      100/minute, 25/5s, 100/minute burst 20, 10000/calendar month;
 //	           see gcra.ParseLimit
 //	plans      a mapping of plan names to limits, which may be none
-//	overrides  a list of mappings of limit, which may be none, and subjects, a
-//	           list of keys and networks; see below
+//	overrides  a list of mappings of limit, which may be none or banned, and
+//	           subjects, a list of keys and networks; see below
 //	routes     a list of patterns such as "POST /login"; default: every request
 //	cost       a whole number from 1, in decimal digits, or a name in
 //	           Funcs.Costs; default: 1
@@ -65,7 +65,8 @@
 //
 // A request whose key is a subject gets the limit of that override, whatever its plan,
 // unless [middleware.Config] has an Override of the key; with the limit none the policy
-// does not limit it. A limit that the store does not keep follows on_failure.
+// does not limit it, and with banned it is denied. A limit that the store does not keep
+// follows on_failure.
 //
 // A subject is a whole key, as the policy's key function returns it: "sub:alice", or with
 // keyfunc.JWTSubject "sub:https://login.example.com|alice". Write it in quotes. One that
