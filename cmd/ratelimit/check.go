@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -144,13 +143,6 @@ var (
 	githubText  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	githubValue = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
-
-func printJSON(w io.Writer, v any) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v) // of types that have no errors; a writer that is gone gets nothing
-}
 
 // since returns in words what is different from an older file.
 func (f *policyFile) since(old *policyFile) (changes []string) {

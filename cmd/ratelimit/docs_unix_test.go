@@ -50,6 +50,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("RATELIMIT_TEST_MAIN", "1")
+	t.Setenv("RATELIMIT_POLICIES", "policies.yaml")
 
 	git := exec.CommandContext(t.Context(), shell, "-c", "git init -qb main && git add policies.yaml && git -c user.name=a -c user.email=a@example.com commit -qm a")
 	out, gitErr := git.CombinedOutput()

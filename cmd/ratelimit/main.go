@@ -9,13 +9,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	_ "time/tzdata" // for calendars in a zone, on a machine without the database
 
 	"github.com/spf13/cobra"
@@ -28,9 +31,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 const long = `Ratelimit is the command for operators of limiters.
 
-Commands that ask Redis need --redis, or REDIS_URL, and --prefix unless your
-servers use the default. Peek, reset and replay need --policies, the file that your
-servers read. If your policies are in the program, write a file with the same names
+Commands that ask Redis need --redis, or REDIS_URL, and --prefix, or
+RATELIMIT_PREFIX, unless your servers use the default. Peek, reset and replay need
+--policies, or RATELIMIT_POLICIES, the file that your servers read. If your policies are in the program, write a file with the same names
 and limits, and for replay the same keys; top shows the names:
 
   policies: [{name: client, key: any, limit: 60/minute}]
@@ -41,14 +44,15 @@ Overrides and bans hold on servers that follow them (Config.Override and package
 middleware/fleet). Only reset, override and ban change limits or buckets. Exit
 codes: 0, 1 if there is a problem, 2 for a wrong usage.`
 
-const examples = `  export REDIS_URL=redis://localhost:6379/0
+const examples = `  export REDIS_URL=redis://localhost:6379/0 RATELIMIT_POLICIES=policies.yaml
 
-  ratelimit check policies.yaml                          # is this file right?
-  ratelimit top --policies policies.yaml                 # who is limited?
-  ratelimit peek ip:192.0.2.7 --policies policies.yaml   # why?
-  ratelimit override set ip:192.0.2.7 none --for 1h      # let this client through,
-  ratelimit override unset ip:192.0.2.7                  # and take that back
-  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"    # deny it for an hour`
+  ratelimit check policies.yaml                      # is this file right?
+  ratelimit top                                      # who is limited?
+  ratelimit peek ip:192.0.2.7                        # why?
+  ratelimit ban ip:192.0.2.0/24 --for 1h             # deny this network,
+  ratelimit override set ip:192.0.2.7 none --for 1h  # but let this client
+  ratelimit unban ip:192.0.2.0/24                    # through; and take
+  ratelimit override unset ip:192.0.2.7              # both back`
 
 // command is what all commands share: the global flags.
 type command struct {
@@ -91,15 +95,17 @@ func (c *command) run(ctx context.Context, args []string, stdin io.Reader, stdou
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 
-	wrongUsage := err != nil && !c.started || errors.As(err, &usageError{})
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case wrongUsage:
-		fmt.Fprintf(stderr, "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
+	}
+	if !errors.Is(err, errFound) {
+		for line := range strings.Lines(cmd.CommandPath() + ": " + err.Error()) {
+			note(stderr, "%s", line)
+		}
+	}
+	if wrongUsage := !c.started || errors.As(err, &usageError{}); wrongUsage {
+		note(stderr, "See %s --help.", cmd.CommandPath())
 		return 2
-	case !errors.Is(err, errFound):
-		fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	}
 	return 1
 }
@@ -126,9 +132,10 @@ func (c *command) root() *cobra.Command {
 
 	c.global = root
 	flags := root.Flags()
-	flags.StringVar(&c.redis, "redis", "", "`URL` of Redis, such as redis://localhost:6379/0; several hosts are a cluster (default: REDIS_URL)")
-	flags.StringVar(&c.prefix, "prefix", "rl:", "`text` that begins the keys in Redis, as redisstore's Prefix")
-	flags.StringVar(&c.policies, "policies", "", "`file` of policies that the servers read")
+	flags.StringVar(&c.redis, "redis", "", "`URL` of Redis, such as redis://localhost:6379/0; several hosts are a cluster (default: $REDIS_URL)")
+	flags.StringVar(&c.prefix, "prefix", cmp.Or(os.Getenv("RATELIMIT_PREFIX"), "rl:"), "`text` that begins the keys in Redis, as redisstore's Prefix; or set $RATELIMIT_PREFIX")
+	flags.StringVar(&c.policies, "policies", os.Getenv("RATELIMIT_POLICIES"), "`file` of policies that the servers read; or set $RATELIMIT_POLICIES")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", columns)))
 	flags.BoolVar(&c.json, "json", false, "print JSON")
 
 	root.AddCommand(
@@ -138,9 +145,18 @@ func (c *command) root() *cobra.Command {
 		c.top(),
 		c.override(),
 		c.ban(),
+		c.unban(),
 		c.uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
 	)
 
+	var reflowAll func(cmd *cobra.Command)
+	reflowAll = func(cmd *cobra.Command) {
+		cmd.Long = reflow(cmd.Long)
+		for _, below := range cmd.Commands() {
+			reflowAll(below)
+		}
+	}
+	reflowAll(root)
 	return root
 }
 
@@ -166,10 +182,13 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q", shown(args[0]))
 }
 
-// exactly is the number of a command's arguments, which its Use names.
-func exactly(n int) cobra.PositionalArgs {
+// exactly is the number of a command's arguments, which its Use names, and atLeast the smallest.
+func exactly(n int) cobra.PositionalArgs { return between(n, n) }
+func atLeast(n int) cobra.PositionalArgs { return between(n, math.MaxInt) }
+
+func between(n, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
+		if len(args) < n || len(args) > most {
 			all := make([]string, len(args))
 			for i, arg := range args {
 				all[i] = shown(arg)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -45,12 +47,22 @@ func want(t *testing.T, code int, args []string, parts ...string) string {
 		t.Errorf("%q: got %d, %q and %q; want %d", args, got, stdout, stderr, code)
 	}
 	for _, part := range parts {
-		if !strings.Contains(printed, part) {
+		if !strings.Contains(oneLine(printed), oneLine(part)) {
 			t.Errorf("%q: got\n%s\nwant %s", args, printed, part)
+		}
+	}
+
+	others := slices.Contains(args, "--json") || len(args) > 0 && slices.Contains([]string{"check", "completion", "replay"}, args[0]) && !slices.Contains(args, "--help")
+	for line := range strings.Lines(printed) {
+		if !others && utf8.RuneCountInString(line) > columns+1 && strings.ContainsAny(strings.TrimSpace(line), " ") {
+			t.Errorf("%q: got a line of more than %d columns: %s", args, columns, line)
 		}
 	}
 	return stdout
 }
+
+// oneLine is text without its line breaks and padding.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // file writes a file and returns its name.
 func file(t *testing.T, text string) string {
@@ -106,7 +118,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"replay", "--policies", policies}, "no log is given"},
 		{[]string{"replay", "--policies", policies, "--at-most", "100", "x.log"}, "--at-most is 100"},
 		{[]string{"--redis", "redis://localhost", "check", policies}, "--redis has no effect on check"},
-		{[]string{"peek", "(anonymous)", "--policies", policies}, "stands for anonymous requests"},
+		{[]string{"peek", "(anonymous)", "--policies", policies}, "stands for all requests with an empty key"},
 		{[]string{"peek", "%#9537c5fdf120482f7d58d25e9ed583f5", "--policies", policies}, "the hash of a long subject"},
 		{[]string{"top", "redis://:hun/t e\"r@localhost"}, `arguments are ["redis://...@localhost"]; want top`},
 		{[]string{"redis://:hunter2@localhost", "top"}, `there is no command "redis://...@localhost"`},
@@ -160,5 +172,18 @@ func TestHasTheTimeZones(t *testing.T) {
 	}
 	if !slices.Contains(strings.Fields(string(deps)), "time/tzdata") {
 		t.Error("time/tzdata is not in the program; want it, for a machine without the database")
+	}
+}
+
+// A time may be in days and weeks.
+func TestSpan(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"1h": time.Hour, "7d": 7 * day, "2w": 14 * day, "1d12h": 36 * time.Hour, "1w1d1ms": 8*day + time.Millisecond,
+		"": 0, "d": 0, "7": 0, "1h2d": 0, "99999d": 0, "1.5d": 0,
+	} {
+		var got span
+		if err := got.Set(text); time.Duration(got) != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: got %v, %v; want %v", text, time.Duration(got), err, want)
+		}
 	}
 }

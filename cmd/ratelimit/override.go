@@ -1,11 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,12 +19,12 @@ import (
 func (c *command) override() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "override",
-		Short: "Give one subject another limit, or no limit, for a while, on all servers",
+		Short: "Give a subject another limit, or none, for a while",
 		Long: `Overrides are kept in Redis with who set them, when and why, and hold within five
 seconds on every server that follows them (package middleware/fleet). Each has an
 end; a limit that is to stay belongs in the file of policies.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
-  ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml
+  ratelimit override set sub:alice 1000/minute --policy client --for 7d
   ratelimit override list
   ratelimit override unset ip:192.0.2.7`,
 		Args: noCommand,
@@ -40,7 +40,7 @@ end; a limit that is to stay belongs in the file of policies.`,
 // terms are the flags of set and ban.
 type terms struct {
 	policy, why string
-	length      time.Duration
+	length      span
 	force       bool
 }
 
@@ -48,13 +48,13 @@ func (t *terms) addFlags(cmd *cobra.Command, otherwise string) {
 	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy ("+otherwise+")")
 	cmd.Flags().StringVar(&t.why, "why", "", "`reason`, for those who list overrides")
 	cmd.Flags().BoolVar(&t.force, "force", false, "also if it is lower than the present limit, or of a network above /16 (IPv6: /32)")
-	cmd.Flags().DurationVar(&t.length, "for", 0, "`time` until it ends, such as 1h or 72h; at most 366 days (required)")
+	cmd.Flags().Var(&t.length, "for", "`time` until it ends, such as 1h, 7d or 2w; at most 366 days (required)")
 }
 
 func (c *command) set() *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
-		Use:   "set SUBJECT LIMIT",
+		Use:   "set SUBJECT LIMIT...",
 		Short: "Set a limit, such as 1000/minute, or none for no limit",
 		Long: `Set gives a subject another limit in one policy, or no limit in one or all, until
 that ends. "default" gives it the limits that hold without overrides, as for a
@@ -63,13 +63,14 @@ needs --force, and so does any number if the present limit is not known: --polic
 has it. To deny all, use ban.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h
   ratelimit override set ip:198.51.100.7 default --for 1h
-  ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml`,
-		Args: exactly(2),
+  ratelimit override set sub:alice 1000/minute --policy client --for 7d`,
+		Args: atLeast(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[1] == overrides.Banned {
+			limit := strings.Join(args[1:], " ")
+			if limit == overrides.Banned {
 				return usagef("LIMIT is banned; want ratelimit ban")
 			}
-			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: args[1]}, &t)
+			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: limit}, &t)
 		},
 	}
 
@@ -82,13 +83,13 @@ func (c *command) ban() *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
 		Use:   "ban SUBJECT",
-		Short: "Deny the requests of this subject or network for a while, on all servers",
+		Short: "Deny the requests of a subject or network for a while",
 		Long: `Ban denies the requests of a subject that a policy applies to, in one policy or
 all, until it ends. A network such as ip:198.51.100.0/24 is all addresses in it. A shadow policy bans nobody. A ban is an override like others:
 "ratelimit override unset" takes it back.`,
 		Example: `  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"
   ratelimit ban ip:198.51.100.0/24 --for 1h`,
-		Args:    exactly(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: overrides.Banned}, &t)
 		},
@@ -99,16 +100,33 @@ all, until it ends. A network such as ip:198.51.100.0/24 is all addresses in it.
 }
 
 func (c *command) unset() *cobra.Command {
+	cmd := c.takeBack(false)
+	cmd.Use, cmd.Aliases = "unset SUBJECT", []string{"del", "rm", "delete", "remove"}
+	cmd.Short, cmd.Example = "Take back the overrides and bans of a subject", "  ratelimit override unset ip:192.0.2.7"
+	return cmd
+}
+
+func (c *command) unban() *cobra.Command {
+	cmd := c.takeBack(true)
+	cmd.Use, cmd.Short, cmd.Example = "unban SUBJECT", "Take back the bans of a subject", "  ratelimit unban ip:198.51.100.0/24"
+	return cmd
+}
+
+// takeBack is the command "override unset" or, for bans only, "unban".
+func (c *command) takeBack(bans bool) *cobra.Command {
 	var policy string
 	cmd := &cobra.Command{
-		Use:     "unset SUBJECT",
-		Short:   "Take back the overrides and bans of a subject",
-		Example: "  ratelimit override unset ip:192.0.2.7",
-		Args:    exactly(1),
+		Args: exactly(1),
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
-			fields, lines := set.of(args[0], func(p string) bool { return !cmd.Flags().Changed("policy") || p == policy })
+			fields, lines := set.of(args[0], func(p, limit string) bool {
+				return (!cmd.Flags().Changed("policy") || p == policy) && (!bans || limit == overrides.Banned)
+			})
 			if len(fields) == 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s has no override\n", plain(args[0]))
+				what := "override"
+				if bans {
+					what = "ban"
+				}
+				note(cmd.OutOrStdout(), "%s has no %s; \"ratelimit override list\" shows all", plain(args[0]), what)
 				return errFound
 			}
 
@@ -116,14 +134,14 @@ func (c *command) unset() *cobra.Command {
 				return err
 			}
 			for _, line := range lines {
-				fmt.Fprintln(cmd.OutOrStdout(), "taken back:", line)
+				note(cmd.OutOrStdout(), "taken back: %s", line)
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), holds)
+			note(cmd.OutOrStdout(), holds)
 			return nil
 		}),
 	}
 
-	cmd.Flags().StringVar(&policy, "policy", "", "only the override of the policy of this `name` (default: all of the subject)")
+	cmd.Flags().StringVar(&policy, "policy", "", "only in the policy of this `name` (default: all)")
 	return c.uses(cmd, "redis", "prefix")
 }
 
@@ -132,13 +150,13 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 	switch {
 	case t.length <= 0:
 		return usagef("--for is missing; want how long, such as --for 1h")
-	case t.length > overrides.Longest:
-		return usagef("--for is %v; want at most 366 days: a limit that is to stay belongs in the file of policies", t.length)
+	case time.Duration(t.length) > overrides.Longest:
+		return usagef("--for is %v; want at most 366 days: a limit that is to stay belongs in the file of policies", time.Duration(t.length))
 	}
 
 	return c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {
 		e.Policy, e.Why, e.By, e.At = t.policy, t.why, operator(), set.now.UTC().Truncate(time.Second)
-		e.Until = e.At.Add(t.length)
+		e.Until = e.At.Add(time.Duration(t.length))
 		if err := e.Check(set.now); err != nil {
 			return usageError{err}
 		}
@@ -170,25 +188,25 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 			return err
 		}
 
-		fmt.Fprintf(cmd.OutOrStdout(), "set: %s, ends in %s (%s)\n", describe(e), human(t.length), e.Until.Format(time.RFC3339))
-		fmt.Fprintln(cmd.OutOrStdout(), holds)
+		note(cmd.OutOrStdout(), "set: %s, ends in %s (%s)", describe(e), human(time.Duration(t.length)), e.Until.Format(time.RFC3339))
+		note(cmd.OutOrStdout(), holds)
 		over := set.over(&e)
 		for _, other := range over[:min(len(over), 5)] {
-			fmt.Fprintf(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s\n", human(other.Until.Sub(set.now)), describe(other))
+			note(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s", human(other.Until.Sub(set.now)), describe(other))
 		}
 		if len(over) > 5 {
-			fmt.Fprintf(cmd.OutOrStdout(), "And %d more, see ratelimit override list.\n", len(over)-5)
+			note(cmd.OutOrStdout(), "And %d more, see ratelimit override list.", len(over)-5)
 		}
 		if all := set.find("", e.Subject); all != nil && all.Limit == overrides.Banned && e.Policy != "" && e.Limit != overrides.Banned {
-			fmt.Fprintf(cmd.OutOrStdout(), "In other policies this holds: %s\n", describe(all.Entry))
+			note(cmd.OutOrStdout(), "In other policies this holds: %s", describe(all.Entry))
 		}
 		switch {
 		case file != nil:
 			c.noteUnknown(cmd, e.Subject, rows)
 		case e.Policy != "":
-			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy, and that servers know the subject.")
+			note(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy, and that servers know the subject.")
 		default:
-			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that servers know the subject.")
+			note(cmd.OutOrStdout(), "Without --policies it was not checked that servers know the subject.")
 		}
 		return nil
 	})(cmd, nil)
@@ -219,9 +237,9 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 		return nil
 	}
 
-	present, what := map[string]gcra.Limit{}, "limit"
+	present, what := map[string]gcra.Limit{}, "present limit"
 	if old := set.find(e.Policy, e.Subject); old != nil && old.Of != (gcra.Limit{}) {
-		present[""], what = old.Of, "override"
+		present[""], what = old.Of, "present override"
 	} else if file == nil {
 		return usagef("the present limit is not known; want --policies to compare it with, or --force")
 	} else {
@@ -229,8 +247,11 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 	}
 
 	for _, plan := range slices.Sorted(maps.Keys(present)) {
+		if plan != "" {
+			what = "limit of plan " + plan
+		}
 		if lower(limit, present[plan]) {
-			return usagef("%v is lower than the present %s, %v; want --force if that is meant", limit, what, present[plan])
+			return usagef("%v is lower than the %s, %v; want --force if that is meant", limit, what, present[plan])
 		}
 	}
 	return nil

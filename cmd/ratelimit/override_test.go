@@ -165,7 +165,7 @@ func TestOperator(t *testing.T) {
 	// The network around it, without one customer.
 	command([]string{"override", "unset", "ip:192.0.2.7"}, "taken back")
 	command([]string{"override", "set", "ip:192.0.2.9", "default", "--for", "1h"}, "the limits without overrides in all policies")
-	command([]string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "But this wins over it, ends in 1h: ip:192.0.2.9: the limits")
+	command([]string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "But this wins over it, ends in ", "ip:192.0.2.9: the limits")
 	everywhere("403true")
 	if got := get(servers[0], "192.0.2.9"); got != "200false" {
 		t.Errorf("the customer: got %s; want 200", got)
@@ -203,7 +203,7 @@ func TestOverrideMistakes(t *testing.T) {
 		{set("ip:192.0.2.7", "100/hour", "--for", "1h", "--policy", "clint", "--policies", policies), `--policy is "clint"; want client, plan or debt`},
 		{set("ip:192.0.2.7", "5/hour", "--for", "1h", "--policy", "client", "--policies", policies), "5/hour is lower than the present limit, 10/hour; want --force"},
 		{set("ip:192.0.2.9", "15/hour", "--for", "1h", "--policy", "client", "--policies", policies), "lower than the present limit, 20/hour"},
-		{set("sub:alice", "30/hour", "--for", "1h", "--policy", "plan", "--policies", policies), "lower than the present limit, 60/hour"},
+		{set("sub:alice", "30/hour", "--for", "1h", "--policy", "plan", "--policies", policies), "30/hour is lower than the limit of plan pro, 60/hour"},
 		{set("sub:alice", "1/day burst 350", "--for", "1h", "--policy", "debt", "--policies", policies, "--force"), "MaxDebt is 50; want 0 to 16"},
 		{[]string{"ban", "ip:192.0.2.7"}, "--for is missing"},
 	} {
@@ -226,6 +226,12 @@ func TestOverrideMistakes(t *testing.T) {
 	want(t, 0, set("sub:alice", "1/day burst 350", "--for", "1h", "--policy", "debt", "--force"))
 	want(t, 0, []string{"peek", "sub:alice", "--policies", policies}, "not valid in this policy, which follows its on_failure: ", "MaxDebt is 50; want 0 to 16", "no bucket")
 	want(t, 0, []string{"override", "unset", "sub:alice"})
+
+	want(t, 0, set("sub:carol", "100/calendar", "month", "--for", "7d", "--policy", "month", "--force"), "limit 100/calendar month in month, ends in 7d (")
+	want(t, 1, []string{"unban", "sub:carol"}, "sub:carol has no ban")
+	want(t, 0, []string{"override", "rm", "sub:carol"}, "taken back")
+	want(t, 0, []string{"ban", "sub:carol", "--for", "2w"})
+	want(t, 0, []string{"unban", "sub:carol"}, "taken back: sub:carol: banned")
 
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.8"}, "ip:192.0.2.8 has no override")
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.7", "--policy", "plan"}, "has no override")

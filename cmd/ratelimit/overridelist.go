@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 func (c *command) list() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List overrides and bans, with who set them, when, why and until when",
+		Short: "List overrides and bans: who set them, when, why and for how long",
 		Example: `  ratelimit override list
   ratelimit override list --json > overrides.json   # a copy, for import`,
 		Args: exactly(0),
@@ -32,12 +31,12 @@ func (c *command) list() *cobra.Command {
 			}
 
 			for _, field := range slices.Sorted(maps.Keys(set.broken)) {
-				fmt.Fprintln(cmd.ErrOrStderr(), "broken, and skipped by servers:", set.broken[field])
+				note(cmd.ErrOrStderr(), "broken, and skipped by servers: %s", plain(set.broken[field].Error()))
 			}
 			unversioned := set.version == "" && len(set.entries.All) > 0
 			if unversioned {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the hash %s has no field %s, so servers read all of it every two seconds; "+
-					"any change by this command adds it\n", set.key, overrides.Version)
+				note(cmd.ErrOrStderr(), "the hash %s has no field %s, so servers read all of it every two seconds; "+
+					"any change by this command adds it", set.key, overrides.Version)
 			}
 			if len(set.broken) > 0 || unversioned {
 				return errFound
@@ -106,12 +105,13 @@ func printEntries(w io.Writer, entries []overrides.Entry, now time.Time) {
 		fmt.Fprintln(w, "no overrides")
 		return
 	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "SUBJECT\tPOLICY\tLIMIT\tENDS IN\tSET BY\tAT\tWHY")
+	var t table
+	t.add("SUBJECT", "POLICY", "LIMIT", "ENDS IN")
 	for _, e := range entries {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(e.Subject), policyOf(e), e.Limit, human(e.Until.Sub(now)), plain(e.By), e.At.Format(time.RFC3339), plain(e.Why))
+		t.add(plain(e.Subject), policyOf(e), e.Limit, human(e.Until.Sub(now)))
+		t.add(plain("by " + e.By + " at " + e.At.Format(time.RFC3339) + ": " + cmp.Or(e.Why, "no reason")))
 	}
-	t.Flush()
+	t.print(w, "")
 }
 
 // describe says in words what an entry does.

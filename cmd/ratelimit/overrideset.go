@@ -149,11 +149,10 @@ func (s *overrideSet) over(e *overrides.Entry) (over []overrides.Entry) {
 	return over
 }
 
-// of returns the fields of a subject in some policies, with a line about each, also of those that
-// are broken.
-func (s *overrideSet) of(subject string, some func(policy string) bool) (fields, lines []string) {
+// of returns some fields of a subject, with a line about each, also of those that are broken.
+func (s *overrideSet) of(subject string, some func(policy, limit string) bool) (fields, lines []string) {
 	for _, e := range s.sorted() {
-		if e.Subject == subject && some(e.Policy) {
+		if e.Subject == subject && some(e.Policy, e.Limit) {
 			fields, lines = append(fields, e.Field()), append(lines, describe(e))
 		}
 	}
@@ -161,7 +160,7 @@ func (s *overrideSet) of(subject string, some func(policy string) bool) (fields,
 	for field := range s.broken {
 		_, policy, _, ok := rediskit.ParseKey("", field)
 		e := overrides.Entry{Subject: subject, Policy: policy}
-		if ok && e.Field() == field && some(policy) {
+		if ok && e.Field() == field && some(policy, "") {
 			fields, lines = append(fields, field), append(lines, plain(field)+", which was broken")
 		}
 	}

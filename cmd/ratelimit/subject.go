@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -165,8 +164,8 @@ func (c *command) rows(ctx context.Context, file *policyFile, set *overrideSet, 
 // row knows the subject.
 func (c *command) noteUnknown(cmd *cobra.Command, subject string, rows []row) {
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.rank() > 0 }) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: no bucket of %s is in use in the policies of %s: it has made no request lately, or servers know it "+
-			"or the policies by other names, which \"ratelimit top\" shows\n", plain(subject), plain(c.policies))
+		note(cmd.ErrOrStderr(), "note: no bucket of %s is in use in the policies of %s: it has made no request lately, or servers know it "+
+			"or the policies by other names, which \"ratelimit top\" shows", plain(subject), plain(c.policies))
 	}
 }
 
@@ -256,8 +255,8 @@ func (r *row) set(c, whole gcra.Charge) {
 }
 
 func printRows(w io.Writer, rows []row) {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "POLICY\tLIMIT\tLEFT\tOWES\tFULL AGAIN\tOVERRIDE")
+	var t table
+	t.add("POLICY", "LIMIT", "LEFT", "OWES", "FULL AGAIN")
 
 	// The file does not say which of the others count the subject at all.
 	rows = slices.Clone(rows)
@@ -277,39 +276,19 @@ func printRows(w io.Writer, rows []row) {
 		case r.inUse():
 			left, owes = strconv.FormatInt(r.Left, 10), strconv.FormatInt(r.Debt, 10)
 			full = "in " + human(time.Duration(r.FullAfter*float64(time.Second)))
-			if r.PeriodEnds != nil {
-				full += ", period ends " + r.PeriodEnds.Format(time.RFC3339)
-			}
 		case r.limited():
 			full = "no bucket"
 		}
+		t.add(name, r.Limit.String(), left, owes, full)
 
-		override := r.Override
-		if r.Reason != "" {
-			override += " (" + r.Reason + ")"
+		switch {
+		case r.Override != "" && r.Reason != "":
+			t.add("override: " + plain(r.Override+" ("+r.Reason+")"))
+		case r.Override != "":
+			t.add("override: " + r.Override)
 		}
-		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\n", name, r.Limit, left, owes, full, plain(override))
 	}
-	t.Flush()
-}
-
-// human is a duration in whole seconds, at least one.
-func human(d time.Duration) string {
-	s := max(d.Round(time.Second), time.Second).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	return strings.Replace(s, "h0m", "h", 1)
-}
-
-// plain returns text of others without characters that control a terminal.
-func plain(s string) string {
-	return strings.Map(func(c rune) rune {
-		if !strconv.IsPrint(c) {
-			return '?'
-		}
-		return c
-	}, s)
+	t.print(w, "")
 }
 
 // named returns the rows of the policies, or all if there are no names.
@@ -335,7 +314,7 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 
 	// The bucket under an override "none" is not in the row: it counts again when that ends.
 	if free := policiesOf(rows, func(r row) bool { return !r.limited() && r.Override == gcra.Unlimited().String() }); len(free) > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "not reset, as an override sets no limit there: %s\n", strings.Join(free, ", "))
+		note(cmd.OutOrStdout(), "not reset, as an override sets no limit there: %s", strings.Join(free, ", "))
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.limited() })
 	if len(rows) == 0 {
@@ -363,10 +342,10 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 			return fmt.Errorf("policy %s: %w; filled before: %s", r.Policy, failed(client, err), oneOf(policiesOf(rows[:i], every)))
 		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s is full in: %s\n", plain(subject), strings.Join(policiesOf(rows, every), ", "))
+	note(cmd.OutOrStdout(), "%s is full in: %s", plain(subject), strings.Join(policiesOf(rows, every), ", "))
 
 	if banned := policiesOf(rows, func(r row) bool { return r.Override == overrides.Banned && !r.Shadow }); len(banned) > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "but it is banned in: %s\n", strings.Join(banned, ", "))
+		note(cmd.OutOrStdout(), "but it is banned in: %s", strings.Join(banned, ", "))
 	}
 	return nil
 }

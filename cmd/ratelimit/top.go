@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,7 +27,7 @@ func (c *command) top() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Who is limited? The subjects that use each policy most, over all servers",
+		Short: "Who is limited? Who uses each policy most, over all servers",
 		Long: `Top lists the subjects whose buckets take longest to be full again, by policy; of
 a quota those that have used most. With --policies it also says how much of the
 limit that is, unless a plan decides that.
@@ -95,7 +94,7 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 		if c.json {
 			printJSON(out, lists)
 		} else {
-			printLists(out, lists)
+			printLists(out, lists, s.now)
 			if file == nil && len(lists) > 0 {
 				fmt.Fprintln(out, "\nThe units used and the limits need --policies.")
 			}
@@ -375,9 +374,9 @@ func (f *policyFile) limitOf(policy, subject string) gcra.Limit {
 	return gcra.Limit{}
 }
 
-func printLists(w io.Writer, lists []*list) {
+func printLists(w io.Writer, lists []*list, now time.Time) {
 	if len(lists) == 0 {
-		fmt.Fprintln(w, "no bucket is in use: nobody is limited, or the servers use another Redis or prefix")
+		note(w, "no bucket is in use: nobody is limited, or the servers use another Redis or prefix")
 	}
 
 	for i, l := range lists {
@@ -391,19 +390,22 @@ func printLists(w io.Writer, lists []*list) {
 		}
 		fmt.Fprintf(w, ", in use by %d\n", l.InUse)
 
-		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "  SUBJECT\tUSED\tLIMIT\tFULL AGAIN")
+		var t table
+		t.add("SUBJECT", "USED", "LIMIT", "FULL AGAIN")
 		for _, u := range l.Subjects {
 			units, full := "-", "in "+human(u.ahead)
 			if u.Used > 0 {
 				units = strconv.FormatInt(u.Used, 10)
 			}
 			if u.PeriodEnds != nil {
-				full = u.PeriodEnds.Format(time.RFC3339)
+				full = "in " + human(u.PeriodEnds.Sub(now))
 			}
-
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", cmp.Or(plain(u.Subject), "(anonymous)"), units, cmp.Or(u.Limit, "-"), full)
+			t.add(cmp.Or(plain(u.Subject), "(anonymous)"), units, cmp.Or(u.Limit, "-"), full)
 		}
-		t.Flush()
+		t.print(w, "  ")
+	}
+	if len(lists) > 0 {
+		fmt.Fprintln(w)
+		note(w, "Who was denied lately is in the memory of each server: see its inspector's page.")
 	}
 }

@@ -113,8 +113,8 @@ func (e *Entry) check(latest time.Time) error {
 	return nil
 }
 
-// fromTop are subjects as "ratelimit top" and Redis show those that are empty or long.
-var fromTop = regexp.MustCompile(`^(\(anonymous\)|%#[0-9a-f]{32})$`)
+// hash is a long subject as Redis and "ratelimit top" have it.
+var hash = regexp.MustCompile(`^%#[0-9a-f]{32}$`)
 
 // CheckSubject returns an error for what is neither a network nor a key of this module: an
 // address without its kind, an IPv6 address that is not a network, a hash.
@@ -123,8 +123,11 @@ func CheckSubject(s string) error {
 		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
 	}
 
-	if fromTop.MatchString(s) {
-		return fmt.Errorf("subject is %s, which stands for anonymous requests or is the hash of a long subject; want the text of a key", s)
+	switch {
+	case s == "(anonymous)":
+		return errors.New("subject is (anonymous), which stands for all requests with an empty key; want the text of a key")
+	case hash.MatchString(s):
+		return fmt.Errorf("subject is %s, the hash of a long subject, which cannot be turned back; want the text of its key, as the servers' inspector shows it", s)
 	}
 
 	key := s

@@ -20,7 +20,7 @@ func TestCheckSubject(t *testing.T) {
 		"ip:2001:db8::/48": "", // a network, or a key of keyfunc.IPv6Prefix
 
 		"":                                   "want the text of a key",
-		"(anonymous)":                        "stands for anonymous requests",
+		"(anonymous)":                        "stands for all requests with an empty key",
 		"%#9537c5fdf120482f7d58d25e9ed583f5": "the hash of a long subject",
 		strings.Repeat("x", 1001):            "of 1 to 1000 bytes",
 		"ip:office":                          `want an address or a network such as "ip:192.0.2.7" or "ip:2001:db8::/64"`,

@@ -27,7 +27,7 @@ func Command(policies *string, usageError func(error) error) *cobra.Command {
 		Use:     "replay LOG...",
 		Short:   "What would these policies have done to this access log?",
 		Long:    usage,
-		Example: "  ratelimit replay --policies policies.yaml access.log\n  zcat access.log.*.gz | ratelimit replay --policies policies.yaml --out /tmp/charts -",
+		Example: "  ratelimit replay --policies policies.yaml access.log\n  zcat access.log.*.gz | ratelimit replay --policies policies.yaml --out /tmp -",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.policies, s.files = *policies, args
 			if err := s.check(); err != nil {
