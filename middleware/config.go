@@ -93,6 +93,10 @@ type Policy struct {
 	// OnFailure.
 	LimitFor func(*http.Request) gcra.Limit
 
+	// Plans are the limits that LimitFor returns, by name, for those who look at policies, such as
+	// users of the command ratelimit. Nil means that they are not known.
+	Plans map[string]gcra.Limit
+
 	// Override returns what is different for a key that is an exception, and true; false means
 	// that the key is none. It is set and reloaded with the policy, as by package policyfile; the
 	// overrides of operators, Config.Override, win over it. It gets what Key returned, "" for an anonymous request. If Override
@@ -217,6 +221,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l.Observe(cfg.Observe)
 	l.policies.Store(ps)
 	l.checkSharedNames()
+	l.publish()
 	return l, nil
 }
 
@@ -344,7 +349,8 @@ func (p *policy) compile(report reporter) {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
 
-	p.first.Store(new(firstRequests))
+	p.firsts = new(firstRequests)
+	p.first.Store(p.firsts)
 }
 
 // checkLimits reports mistakes of Limit and what depends on it.

@@ -2,9 +2,11 @@ package middleware
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // firstKeys is the number of a policy's first requests whose keys are checked.
@@ -17,6 +19,7 @@ type firstRequests struct {
 	requests  int                // all
 	anonymous int                // with an empty key that nothing explains
 	seen      [explained + 1]int // by keyNotice
+	kinds     []subject.Kinds    // of the keys, at most four
 }
 
 // note counts a request, if it is one of the first, and logs what all of them show.
@@ -51,6 +54,9 @@ func (f *firstRequests) add(key string, why keyNotice) (last bool) {
 		f.anonymous++
 	}
 	f.seen[why]++
+	if k := subject.KindsOf(key); len(f.kinds) < 4 && !slices.Contains(f.kinds, k) {
+		f.kinds = append(f.kinds, k)
+	}
 	return f.requests == firstKeys
 }
 

@@ -18,7 +18,8 @@ type policy struct {
 	limiter *Limiter
 	routes  []*pattern.Pattern
 	text    policyText
-	first   atomic.Pointer[firstRequests] // nil when they have passed
+	firsts  *firstRequests
+	first   atomic.Pointer[firstRequests] // firsts; nil when they have passed
 }
 
 // verdict is what a policy's functions say about a request.

@@ -20,6 +20,7 @@ func (l *Limiter) Reload(policies ...Policy) error {
 	ps, errs := l.compile(policies)
 	if len(errs) == 0 {
 		l.policies.Store(ps)
+		l.publish()
 	}
 	return errors.Join(errs...)
 }

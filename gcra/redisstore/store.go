@@ -19,7 +19,7 @@ package redisstore
 // Take makes a request of the charges (store.go). If the cache of the last answers denies it, it is denied without a call
 // (internal/known). Otherwise it is sent (internal/send), together with others: Redis decides in take.lua. Its answer is
 // learned, its caller goes on, and then Store.after does the bookkeeping of the batch: health.go logs problems, stats.go
-// counts, instances.go counts the servers, and reporter.go is woken.
+// counts, instances.go counts the servers, publish.go says what their policies are, and reporter.go is woken.
 //
 // local.go decides while Redis does not answer. What it grants is kept in internal/outage, and reporter.go charges it in
 // Redis later, with report.lua. ping.go checks the set-up. open.go and dial.go make a client that fits.
@@ -68,12 +68,13 @@ type Store struct {
 	dials   *dialer
 	log     diag.Log
 
-	clock    *buckets.Clock
-	known    *known.Cache
-	sender   *send.Sender
-	reporter *reporter
-	counted  instances
-	healths  sync.Map // by server: *health
+	clock     *buckets.Clock
+	known     *known.Cache
+	sender    *send.Sender
+	reporter  *reporter
+	counted   instances
+	published publication
+	healths   sync.Map // by server: *health
 	counters
 }
 

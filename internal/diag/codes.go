@@ -20,6 +20,7 @@ const (
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
 	OverridesUnread  Code = "overrides-unread"  // the overrides of operators cannot be read
 	OverrideBroken   Code = "override-broken"   // one of them cannot be used
+	PoliciesUnknown  Code = "policies-unknown"  // a store that is wrapped does not tell operators the policies
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
 
@@ -47,7 +48,7 @@ func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
-	case RouteApart:
+	case PoliciesUnknown, RouteApart:
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

@@ -12,6 +12,12 @@ type LimitChecker interface {
 	CheckLimit(l gcra.Limit) error
 }
 
+// A Publisher is a store that keeps a text about the policies of each limiter for operators. text returns what they are
+// now, or "" once the limiter is gone. [redisstore.Store] is one.
+type Publisher interface {
+	Publish(limiter any, text func() string)
+}
+
 // A LoggedError is an error of a store that the store may log by itself: nobody logs it again if Logged returns true.
 type LoggedError interface {
 	error

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/cowmap"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -37,7 +38,7 @@ type series struct {
 	ring
 	denied heavyHitters
 	limits recentValues[gcra.Limit]
-	kinds  recentValues[kinds] // of the keys
+	kinds  recentValues[subject.Kinds] // of the keys
 }
 
 // recentLimits returns the limits of the window, the slowest first.
@@ -77,7 +78,7 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		s := c.policySeries(r.Policy)
-		if k := kindsOf(r.Subject); !s.kinds.observe(now, k) {
+		if k := subject.KindsOf(r.Subject); !s.kinds.observe(now, k) {
 			for j := range k {
 				k[j] = strings.Clone(k[j]) // which keeps no subject in memory
 			}

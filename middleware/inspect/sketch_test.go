@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // Compared with exact counts: the true count is within the bounds, the bounds differ by at
@@ -117,7 +118,7 @@ func TestSketchKeepsNoRequest(t *testing.T) {
 // package comment.
 func TestSeriesIsBounded(t *testing.T) {
 	fixed := unsafe.Sizeof(series{}) + uintptr(steps)*unsafe.Sizeof(slot{}) + panes*unsafe.Sizeof(sketch{}) +
-		maxRecent*(unsafe.Sizeof(gcra.Limit{})+unsafe.Sizeof(kinds{})+2*unsafe.Sizeof(int64(0)))
+		maxRecent*(unsafe.Sizeof(gcra.Limit{})+unsafe.Sizeof(subject.Kinds{})+2*unsafe.Sizeof(int64(0)))
 
 	for _, tt := range []struct{ subject, want uintptr }{{24, 44_000}, {maxSubject, 232_000}} {
 		if got := fixed + panes*sketchSize*tt.subject; got > tt.want {

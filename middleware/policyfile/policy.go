@@ -193,7 +193,7 @@ func (e *entry) readPlans(v value) {
 		v.addf(v.at, "this program registers no function for plans; want limit")
 	}
 	e.plans = map[string]gcra.Limit{}
-	e.outline.Plans = e.plans
+	e.Plans, e.outline.Plans = e.plans, e.plans
 	for _, plan := range v.pairs() {
 		name := plan.name
 		plan.name, plan.want = "plan "+quoted(name), limitForm+", or none"

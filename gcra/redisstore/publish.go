@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
+	"github.com/seed-e377111c/ratelimit/internal/published"
+)
+
+//go:embed publish.lua
+var publishLua string
+
+var publishScript = send.NewScript(publishLua)
+
+// renewEvery is the time between two publications of the same policies. It is well below
+// published.Live, or running servers would not count.
+const renewEvery = 15 * time.Second
+
+// publication is what the limiters of a store have told of their policies.
+type publication struct {
+	mu       sync.Mutex // also while it is sent, so that an older text never replaces a newer one
+	limiters []described
+	sent     string    // the hashes of the last texts that Redis has got
+	at       time.Time // when
+}
+
+// described is a limiter, and what its policies are now; "" once it is gone.
+type described struct {
+	limiter any
+	text    func() string
+}
+
+// Publish keeps a text about a limiter's policies in Redis, for the command ratelimit: now, when it is
+// called again for the limiter, and under traffic. It does not wait for Redis. A text of "" means that
+// the limiter is gone.
+func (s *Store) Publish(limiter any, text func() string) {
+	go func() {
+		p := &s.published
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		known := false
+		for _, d := range p.limiters {
+			known = known || d.limiter == limiter
+		}
+		if !known {
+			p.limiters = append(p.limiters, described{limiter, text})
+		}
+		s.publish()
+	}()
+}
+
+// renew publishes the policies again if that is due, or if they have changed.
+func (s *Store) renew() {
+	s.published.mu.Lock()
+	defer s.published.mu.Unlock()
+	s.publish()
+}
+
+// publish publishes the policies if that is due. An error has no consequence: the next mark comes with
+// another try, and what is wrong with Redis the requests find out.
+func (s *Store) publish() {
+	p := &s.published
+	var hashes []string
+	var texts []any
+	left := p.limiters[:0]
+	for _, d := range p.limiters {
+		text := d.text()
+		if text == "" {
+			continue
+		}
+		left = append(left, d)
+		sum := sha256.Sum256([]byte(text))
+		hashes, texts = append(hashes, hex.EncodeToString(sum[:4])), append(texts, text)
+	}
+	clear(p.limiters[len(left):])
+	p.limiters = left
+
+	all := strings.Join(hashes, ",")
+	if all == p.sent && (all == "" || time.Since(p.at) < renewEvery) {
+		return
+	}
+
+	key := s.prefix + published.Suffix
+	args := []any{1, key, s.counted.id, int64(published.Lasts / time.Second), published.MostBytes, all}
+	call := send.Call{Args: append(args, texts...), Replies: 1, Learn: func([]int64) {}}
+	if s.sender.Target(key).Run(publishScript, []send.Call{call}) == nil {
+		p.sent, p.at = all, time.Now()
+	}
+}

@@ -1,0 +1,73 @@
+package middleware
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"weak"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
+	"github.com/seed-e377111c/ratelimit/internal/published"
+)
+
+// publish tells operators what the policies are, if the store can: now, and whenever it asks. The store
+// does not keep the limiter alive.
+func (l *Limiter) publish() {
+	store, ok := l.cfg.Store.(iface.Publisher)
+	if !ok {
+		if wraps(l.cfg.Store) {
+			l.log.Report(diag.PoliciesUnknown, "", "the command ratelimit does not see the policies, as the store is wrapped: embed the *redisstore.Store in the type, or pass its method Publish on",
+				"store", fmt.Sprintf("%T", l.cfg.Store))
+		}
+		return
+	}
+
+	self := weak.Make(l)
+	store.Publish(self, func() string {
+		l := self.Value()
+		if l == nil {
+			return ""
+		}
+		return published.Text(l.published())
+	})
+}
+
+// wraps reports whether a store has a field with a store that can publish.
+func wraps(store any) bool {
+	v := reflect.Indirect(reflect.ValueOf(store))
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	publisher := reflect.TypeFor[iface.Publisher]()
+	for _, f := range v.Fields() {
+		if f.Kind() == reflect.Interface && !f.IsNil() {
+			f = f.Elem()
+		}
+		if f.Type().Implements(publisher) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Limiter) published() (all []published.Policy) {
+	for _, p := range l.policies.Load().list {
+		all = append(all, published.Policy{
+			Name: p.Name, Limit: p.Limit, Plans: p.Plans, Function: p.LimitFor != nil && p.Plans == nil,
+			Kinds: p.kinds(), Shadow: p.Shadow, MaxDebt: p.MaxDebt, MaxDelay: p.MaxDelay,
+		})
+	}
+	return all
+}
+
+// kinds are those of the keys of the first requests, sorted.
+func (p *policy) kinds() (all []string) {
+	p.firsts.mu.Lock()
+	defer p.firsts.mu.Unlock()
+	for _, k := range p.firsts.kinds {
+		all = append(all, k.String())
+	}
+	slices.Sort(all)
+	return all
+}
