@@ -4,6 +4,7 @@ package ratelimit_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,6 +109,43 @@ func TestNewPanics(t *testing.T) {
 			}()
 			build()
 		})
+	}
+}
+
+// DenyFrom gives a denial to the application's central error handler.
+func TestDenyFrom(t *testing.T) {
+	errLimited := errors.New("limited")
+	policy := middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: once}
+	cfg := func(deny func(http.ResponseWriter, *http.Request, *middleware.Decision)) middleware.Config {
+		return middleware.Config{Store: gcra.NewMemory(), Deny: deny}
+	}
+
+	router := gin.New()
+	router.Use(func(c *gin.Context) {
+		if c.Next(); c.Errors.Last() != nil {
+			c.JSON(-1, "central: "+c.Errors.Last().Error())
+		}
+	}, viagin.New(cfg(viagin.DenyFrom(func(c *gin.Context, d *viagin.Decision) { c.Status(d.Status()); _ = c.Error(errLimited) })), policy))
+	router.GET("/ok", func(*gin.Context) {})
+
+	v4 := echov4.New()
+	v4.HTTPErrorHandler = func(err error, c echov4.Context) { _ = c.JSON(http.StatusTooManyRequests, "central: "+err.Error()) }
+	v4.Use(viaechov4.New(cfg(viaechov4.DenyFrom(func(echov4.Context, *viaechov4.Decision) error { return errLimited })), policy))
+	v4.GET("/ok", func(echov4.Context) error { return nil })
+
+	v5 := echo.New()
+	v5.HTTPErrorHandler = func(c *echo.Context, err error) { _ = c.JSON(http.StatusTooManyRequests, "central: "+err.Error()) }
+	v5.Use(viaecho.New(cfg(viaecho.DenyFrom(func(*echo.Context, *viaecho.Decision) error { return errLimited })), policy))
+	v5.GET("/ok", func(*echo.Context) error { return nil })
+
+	for name, h := range map[string]http.Handler{"gin": router, "echo v4": v4, "echo v5": v5} {
+		for _, want := range []string{`200 ""`, `429 "central: limited"`} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/ok", nil))
+			if got := fmt.Sprintf("%d %s", w.Code, cmp.Or(strings.TrimSpace(w.Body.String()), `""`)); got != want || (w.Header().Get("Retry-After") != "") != (w.Code == 429) {
+				t.Errorf("%s: got %s, Retry-After %q; want %s", name, got, w.Header().Get("Retry-After"), want)
+			}
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // From returns middleware that limits requests by l. The handlers after it find
 // the Decision with [FromContext] in c.Request().Context(). Policies and
 // keyfunc.Route get the route of echo's own router in the form of a ServeMux,
-// "GET /users/{id}". A denial is a response, and not an error for echo's HTTPErrorHandler.
+// "GET /users/{id}". A denial is a response, and not an error for echo's HTTPErrorHandler; see [DenyFrom].
 func From(l *Limiter) echo.MiddlewareFunc {
 	l = Must(l, nil)
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
@@ -107,4 +107,18 @@ func (r response) Status() int   { return r.Response.Status }
 // error. Put the limiter after the authentication that the key needs.
 func KeyFrom(key func(*echo.Context) (string, error)) func(*http.Request) (string, error) {
 	return adapter.KeyFrom(key)
+}
+
+// DenyFrom returns a [Config].Deny that writes the denial with echo's context. An error that deny
+// returns is written by echo's HTTPErrorHandler, as errors of handlers are:
+//
+//	Deny: ratelimit.DenyFrom(func(c *echo.Context, d *ratelimit.Decision) error {
+//		return echo.NewHTTPError(d.Status(), "too many requests")
+//	}),
+func DenyFrom(deny func(*echo.Context, *Decision) error) func(http.ResponseWriter, *http.Request, *Decision) {
+	return adapter.DenyFrom(func(c *echo.Context, d *Decision) {
+		if err := deny(c, d); err != nil {
+			c.Echo().HTTPErrorHandler(c, err)
+		}
+	})
 }

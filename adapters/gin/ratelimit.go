@@ -49,3 +49,14 @@ func From(l *Limiter) gin.HandlerFunc {
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
 	return adapter.KeyFrom(key)
 }
+
+// DenyFrom returns a [Config].Deny that writes the denial with gin's context. Where middleware
+// writes all errors, leave it the error and the status:
+//
+//	Deny: ratelimit.DenyFrom(func(c *gin.Context, d *ratelimit.Decision) {
+//		c.Status(d.Status())
+//		c.Error(errTooManyRequests)
+//	}),
+func DenyFrom(deny func(*gin.Context, *Decision)) func(http.ResponseWriter, *http.Request, *Decision) {
+	return adapter.DenyFrom(deny)
+}

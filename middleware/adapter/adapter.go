@@ -9,6 +9,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/carry"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // WithRoute returns a copy of the request for a limiter. Its Pattern is the route that will serve
@@ -45,5 +46,15 @@ func KeyFrom[C any](key func(C) (string, error)) func(*http.Request) (string, er
 			return "", nil
 		}
 		return "own:" + subject, nil
+	}
+}
+
+// DenyFrom returns a Config.Deny that calls deny with a framework's context. For a request that carries
+// no C it writes nothing, and the limiter the status alone.
+func DenyFrom[C any](deny func(C, *middleware.Decision)) func(http.ResponseWriter, *http.Request, *middleware.Decision) {
+	return func(_ http.ResponseWriter, r *http.Request, d *middleware.Decision) {
+		if c, ok := Framework[C](r.Context()); ok {
+			deny(c, d)
+		}
 	}
 }
