@@ -40,6 +40,7 @@ const (
 	JWTNoneVerifies Code = "jwt-none-verifies" // none of the first bearer tokens verified
 	RouteUnknown    Code = "route-unknown"     // the key is the route, and the route is never known
 	RouteApart      Code = "route-apart"       // a policy's pattern has a parameter where a route has text, so it does not apply
+	SigninUnsettled Code = "signin-unsettled"  // an attempt to sign in stays charged, or its penalty is not
 )
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for what

@@ -111,6 +111,7 @@ func parsePrelude(t *testing.T) prelude {
 		"storetest":     module + "gcra/storetest",
 		"policyfile":    module + "middleware/policyfile",
 		"inspect":       module + "middleware/inspect",
+		"signin":        module + "middleware/signin",
 		"fleet":         module + "middleware/fleet",
 		"jwt":           "github.com/golang-jwt/jwt/v5",
 		"redis":         "github.com/redis/go-redis/v9",

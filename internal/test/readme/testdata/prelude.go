@@ -70,12 +70,7 @@ var (
 	hook      *url.URL
 
 	// A sign-in.
-	accountOf func(*http.Request) string
-	right     bool
-	err       error
-	settled   error
-	penalty   func(*middleware.Decision) int64
-	signIn    http.HandlerFunc
+	right func(username, password string) bool
 
 	billingDayOf func(*http.Request) int
 	contracts    map[string]middleware.Override
