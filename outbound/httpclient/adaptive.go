@@ -2,6 +2,7 @@ package httpclient
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -123,8 +124,8 @@ func (a *Adaptive) send(r *http.Request, deadline time.Time, denied func(*http.R
 		return nil, answer, err
 	}
 
-	p := a.pacers.get(name)
-	if err := waitForPace(p, r, deadline, e); err != nil {
+	p, route := a.pacers.get(name), routeOf(r)
+	if err := waitForPace(p, r, route, deadline, e); err != nil {
 		if errors.Is(err, turns.ErrWouldWait) {
 			err = fmt.Errorf("httpclient: %w", err)
 		}
@@ -137,22 +138,29 @@ func (a *Adaptive) send(r *http.Request, deadline time.Time, denied func(*http.R
 	} else {
 		resp, err = a.base().RoundTrip(r)
 	}
+	now := time.Now()
 	if err != nil || resp == nil {
-		p.Done(time.Now(), 0, nil)
+		if errors.Is(err, context.Canceled) {
+			p.Over()
+		} else {
+			p.Failed(now, 0)
+		}
 		return resp, answer, err // http.Client reports a Base that returns neither
 	}
 
-	now := time.Now()
 	answer = readAnswer(now, resp, denied)
-	status := resp.StatusCode
-	if answer.Never {
-		status = 0 // it says nothing of the rate
-	}
-	if e.Reason = Answered; answer.Denied {
+	if e.Reason = Answered; answer.Later {
 		e.Reason = TooManyTries
 	}
 
-	p.Answered(now, status, answer)
+	switch {
+	case answer.Never: // it says nothing of the rate
+		p.Over()
+	case answer.Down:
+		p.Failed(now, answer.Wait)
+	default:
+		p.Answered(now, route, answer)
+	}
 	return resp, answer, nil
 }
 

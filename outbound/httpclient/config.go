@@ -131,7 +131,7 @@ func New(cfg Config) (*Transport, error) {
 	}
 
 	adaptive, _ := cfg.Base.(*Adaptive)
-	return &Transport{cfg: cfg, adaptive: adaptive, pacers: pacers{maxInterval: maxBackoff / 2}}, nil
+	return &Transport{cfg: cfg, adaptive: adaptive, pacers: pacers{longest: maxBackoff / 2}}, nil
 }
 
 // withMargin returns a limit with a longer Per.

@@ -42,15 +42,20 @@ func readAnswer(now time.Time, resp *http.Response, judge func(*http.Response, D
 		return a
 	}
 
-	d := judge(resp, Denial{a.Denied, a.Wait, a.Never})
-	d.Denied = d.Denied || d.Final
-	if d.Denied && !a.Denied {
+	told := Denial{a.Denied, a.Wait, a.Never}
+	d := judge(resp, told)
+	if d == told {
+		return a
+	}
+
+	if d.Denied = d.Denied || d.Final; d.Denied && !a.Denied {
 		a = retryafter.Read(now, http.StatusTooManyRequests, resp.Header)
 		d.Wait = cmp.Or(d.Wait, a.Wait)
 	}
-	a.Denied, a.Wait, a.Never = d.Denied, min(max(d.Wait, 0), retryafter.Max), d.Final
-	if !a.Denied {
-		a.Wait = 0
+	a.Denied, a.Later, a.Down, a.Never = d.Denied, d.Denied, a.Down && !d.Denied, d.Final
+	a.Wait = 0
+	if a.Denied {
+		a.Wait = min(max(d.Wait, 0), retryafter.Max)
 	}
 	return a
 }

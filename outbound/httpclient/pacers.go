@@ -15,7 +15,7 @@ import (
 
 // pacers holds a pacer for each key. The zero value is ready to use.
 type pacers struct {
-	maxInterval time.Duration // Pacer.MaxInterval
+	longest time.Duration // Pacer.Longest
 
 	mu    sync.Mutex
 	paced map[string]*paced
@@ -47,7 +47,7 @@ func (ps *pacers) get(key string) *pacer.Pacer {
 				return ps.paced[a].lastUsed.Compare(ps.paced[b].lastUsed)
 			}))
 		}
-		p = &paced{Pacer: pacer.Pacer{MaxInterval: ps.maxInterval}}
+		p = &paced{Pacer: pacer.Pacer{Longest: ps.longest}}
 		ps.paced[strings.Clone(key)] = p // key may be a part of a long URL
 	}
 
@@ -60,9 +60,9 @@ const pacePolicy = "pace"
 
 // waitForPace sleeps until the pacer lets the request go. On an error the request is over for the
 // pacer.
-func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) error {
-	d, hasSlot := p.Next(time.Now(), available(r.Context(), deadline))
-	for ; d > 0; d = p.Again(time.Now()) {
+func waitForPace(p *pacer.Pacer, r *http.Request, route string, deadline time.Time, e *Event) error {
+	id, d, waits := p.Next(time.Now(), route, available(r.Context(), deadline))
+	for ; d > 0; d = p.Again(time.Now(), route, id) {
 		var err error
 		if longest := available(r.Context(), deadline); d > longest {
 			err = fmt.Errorf("held back: %w", &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pacePolicy, Needed: d, Patience: longest})
@@ -71,11 +71,19 @@ func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) 
 		}
 
 		if err != nil {
-			if hasSlot {
-				p.Cancel()
+			if waits {
+				p.Cancel(id)
 			}
 			return err
 		}
 	}
 	return nil
+}
+
+// routeOf is the part of a request that says by which limits of its Key it may be: its method and the first
+// segment of its path.
+func routeOf(r *http.Request) string {
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	segment, _, _ := strings.Cut(path, "/")
+	return r.Method + " " + segment
 }

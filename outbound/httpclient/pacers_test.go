@@ -85,7 +85,7 @@ func TestBareDenials(t *testing.T) {
 						t.Logf("served %d of %d in %v", server.served, server.sent, took)
 
 						// Of the first requests three are served, and all that are denied are sent again.
-						if most := 52; server.served != 40 || server.sent > most || took > 10*time.Second {
+						if most := 60; server.served != 40 || server.sent > most || took > 10*time.Second {
 							t.Errorf("served %d of %d in %v; want 40 of at most %d in at most 10 s", server.served, server.sent, took, most)
 						}
 					})

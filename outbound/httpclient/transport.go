@@ -128,7 +128,7 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		out := r
 		if e.Tries > 0 {
 			if out, err = replay(r); err != nil {
-				p.Done(time.Now(), 0, nil)
+				p.Over()
 				return nil, fmt.Errorf("httpclient: try %d: body: %w", e.Tries+1, err)
 			}
 		}
@@ -153,15 +153,13 @@ func (t *Transport) try(r *http.Request, p *pacer.Pacer, deadline time.Time) (re
 		answer = readAnswer(time.Now(), resp, t.cfg.Denied)
 	}
 
-	status := 0
 	switch {
-	case err != nil || resp == nil || t.adaptive != nil || answer.Wait > 0 || answer.Never:
-	case answer.Denied:
-		status = http.StatusTooManyRequests
+	case p == nil:
+	case err != nil || resp == nil || answer.Wait > 0 || answer.Never || answer.Down:
+		p.Over()
 	default:
-		status = http.StatusOK
+		p.Answered(time.Now(), "", retryafter.Answer{Denied: answer.Denied, Remaining: -1})
 	}
-	p.Done(time.Now(), status, nil)
 	return resp, answer, err
 }
 
@@ -170,7 +168,7 @@ func (t *Transport) try(r *http.Request, p *pacer.Pacer, deadline time.Time) (re
 // why not.
 func (t *Transport) handle(r *http.Request, resp *http.Response, answer retryafter.Answer, deadline time.Time, e *Event) Reason {
 	switch {
-	case !answer.Denied:
+	case !answer.Later:
 		return Answered
 	case answer.Never:
 		return TooLong
@@ -179,7 +177,7 @@ func (t *Transport) handle(r *http.Request, resp *http.Response, answer retryaft
 	wait := cmp.Or(answer.Wait, backoff(e.Tries))
 	if answer.Wait > 0 {
 		k := pauseKey{host: hostOf(r)}
-		if resp.StatusCode != http.StatusServiceUnavailable {
+		if !answer.Down {
 			k.caller = callerOf(r)
 		}
 		t.pauses.add(k, min(wait, max(maxPause, t.cfg.MaxWait)))
@@ -216,18 +214,16 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 			continue // another may have begun
 		}
 
-		host := hostOf(r)
-		if t.adaptive != nil {
-			host = "" // no search for the host's pacer
-		}
-
-		p := t.pacers.get(host)
-		if err := waitForPace(p, r, deadline, e); err != nil {
-			return nil, err
+		var p *pacer.Pacer // the Adaptive has its own
+		if t.adaptive == nil {
+			p = t.pacers.get(hostOf(r))
+			if err := waitForPace(p, r, "", deadline, e); err != nil {
+				return nil, err
+			}
 		}
 
 		if err := t.waitForTurn(r, deadline, e); err != nil {
-			p.Done(time.Now(), 0, nil)
+			p.Over()
 			return nil, err
 		}
 
@@ -236,7 +232,7 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 		if remaining, _ := t.pauses.remaining(r); remaining == 0 {
 			return p, nil
 		}
-		p.Done(time.Now(), 0, nil)
+		p.Over()
 	}
 }
 

@@ -29,10 +29,6 @@ type world struct {
 	restart   bool          // the server forgets every ten minutes what was used
 	slow      bool          // a request takes up to five seconds
 	block     time.Duration // after a denial, in which all requests are denied
-
-	// allow are bounds instead of those that are promised, for the reason why.
-	allow bounds
-	why   string
 }
 
 func (w *world) check() error {

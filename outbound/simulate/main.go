@@ -10,8 +10,9 @@
 // rows.go lists the strategies, published.go and ours.go implement them, server.go is
 // the server, and world.go runs the simulation.
 //
-// worlds.go lists other worlds, partner.go is their server, contest.go runs the
-// strategies in them, and steady.go is a client that knows more than ours.
+// draw.go draws worlds of chance, api.go is their server, and random.go runs the strategies in
+// them. worlds.go lists worlds after partners of the real world, partner.go is their server, and
+// contest.go runs the strategies.
 package main
 
 import (
@@ -34,7 +35,7 @@ const usage = `Simulate compares strategies by which clients keep to a server's 
   -seed n     the first seed (default 1); the same seed gives the same figures
   -seeds n    number of seeds; the table shows means (default 1)
   -short      only the rows remaining, adaptive-remaining-only, adaptive and
-              coordinated
+              coordinated; with -random only adaptive
   -random n   n worlds that the seed draws: see Random worlds
   -each       a line for each of them, too
   -worlds     other limits, windows, header fields and clients: see Worlds
@@ -73,8 +74,8 @@ the worst: denied requests of the late part in percent; what the clients got of
 what limit, latency and outages leave, in percent; most over least served client;
 and how long after a time in which the limit gave a tenth until half of what
 is possible is used, where 1 is ten windows or ten minutes, whichever is longer.
-The strategies are adaptive, a Transport alone, the row backoff-2, and the row
-remaining as published, which knows the limit.
+The strategies are adaptive, the Adaptive of the version before, a Transport alone,
+the row backoff-2, and the row remaining as published, which knows the limit.
 
 Worlds
 
@@ -100,13 +101,10 @@ world instead:
                 longer
   -leave n      clients that end then
 
-Columns: what is promised, that is denied requests in percent at most, the used
-part of the limit at least, and the most served client over the least served one at
-most (+Inf: no bound); denied requests in the whole run and late, which is after five windows, or ten
-minutes if that is longer, and twice that with -join or -leave; the used part, late;
-most over least, late; means over the seeds. A request takes 0.1 to 0.15 s, but for
-the world slow. The last column says what adaptive misses with any seed. Lines
-below the table say why, and what clients do that know the rate and how many they are.
+Columns: denied requests in percent in the whole run and late, which is after
+five windows, or ten minutes if that is longer, and twice that with -join or
+-leave; the used part, late; most over least served client, late; means over the
+seeds. A request takes 0.1 to 0.15 s, but for the world slow.
 `
 
 type settings struct {
@@ -206,7 +204,11 @@ func main() {
 // simulate prints the table to w, and its progress.
 func simulate(w, progress io.Writer, s settings) error {
 	if s.random > 0 {
-		return printRandom(w, playRandom(s.random, s.seed, progress), s.each)
+		chosen := rivals
+		if s.short {
+			chosen = rivals[:1]
+		}
+		return printRandom(w, playRandom(s.random, s.seed, chosen, progress), chosen, s.each)
 	}
 	if s.worlds || s.world != nil {
 		list := worlds
@@ -214,7 +216,7 @@ func simulate(w, progress io.Writer, s settings) error {
 			list = []world{*s.world}
 		}
 		all := playAll(list, s.seed, s.seeds, progress)
-		return printWorlds(w, all, s.seed)
+		return printWorlds(w, all)
 	}
 
 	chosen := rows

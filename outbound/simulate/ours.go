@@ -9,6 +9,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/outbound/internal/pacer"
 	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/outbound/simulate/before"
 )
 
 // adaptive is httpclient.Adaptive without network and clock.
@@ -22,24 +23,50 @@ func newAdaptive(start time.Duration, random *rand.Rand) *adaptive {
 	return &adaptive{pacer: pacer.Pacer{Rand: random.Float64}, start: start}
 }
 
-func (s *adaptive) sleep(now time.Time, _ *thread) time.Duration {
-	d, _ := s.pacer.Next(now, math.MaxInt64)
+func (s *adaptive) sleep(now time.Time, t *thread) time.Duration {
+	id, d, _ := s.pacer.Next(now, "", math.MaxInt64)
+	t.number = id
 	if !s.begun {
 		d = max(d, s.start)
 	}
 	return d
 }
 
-func (s *adaptive) again(now time.Time) time.Duration {
+func (s *adaptive) again(now time.Time, t *thread) time.Duration {
 	if !s.begun {
 		return 0
 	}
-	return s.pacer.Again(now)
+	return s.pacer.Again(now, "", t.number)
 }
 
 func (s *adaptive) answered(now time.Time, _ *thread, a answer) {
 	s.begun = true
-	s.pacer.Done(now, a.status, a.header)
+	if got := retryafter.Read(now, a.status, a.header); got.Down {
+		s.pacer.Failed(now, got.Wait)
+	} else {
+		s.pacer.Answered(now, "", got)
+	}
+}
+
+// earlier is the Adaptive of the version before, as adaptive is that of this one.
+type earlier struct{ pacer before.Pacer }
+
+func (s *earlier) sleep(now time.Time, _ *thread) time.Duration {
+	d, _ := s.pacer.Next(now, math.MaxInt64)
+	return d
+}
+
+func (s *earlier) again(now time.Time, _ *thread) time.Duration { return s.pacer.Again(now) }
+
+func (s *earlier) answered(now time.Time, _ *thread, a answer) {
+	s.pacer.Answered(now, a.status, readBefore(now, a))
+}
+
+// readBefore reads an answer as the version before did: a 503 with Retry-After was a denial.
+func readBefore(now time.Time, a answer) retryafter.Answer {
+	got := retryafter.Read(now, a.status, a.header)
+	got.Denied = got.Later
+	return got
 }
 
 // coordinated sleeps until a slot that it takes from a store shared by all processes.
@@ -72,7 +99,7 @@ func (*coordinated) answered(time.Time, *thread, answer) {}
 
 // plain is httpclient.Transport without network and clock, for callers that are as patient as it takes.
 type plain struct {
-	pacer   pacer.Pacer
+	pacer   before.Pacer
 	random  *rand.Rand
 	until   time.Time     // of a pause
 	pause   time.Duration // its length
@@ -80,7 +107,7 @@ type plain struct {
 }
 
 func newPlain(random *rand.Rand) *plain {
-	return &plain{pacer: pacer.Pacer{Rand: random.Float64, MaxInterval: 5 * time.Second}, random: random}
+	return &plain{pacer: before.Pacer{Rand: random.Float64, MaxInterval: 5 * time.Second}, random: random}
 }
 
 func (s *plain) sleep(now time.Time, t *thread) time.Duration {
@@ -101,10 +128,10 @@ func (s *plain) sleep(now time.Time, t *thread) time.Duration {
 	return max(d, wait/2+time.Duration(s.random.Float64()*float64(wait/2)))
 }
 
-func (s *plain) again(now time.Time) time.Duration { return s.pacer.Again(now) }
+func (s *plain) again(now time.Time, _ *thread) time.Duration { return s.pacer.Again(now) }
 
 func (s *plain) answered(now time.Time, _ *thread, a answer) {
-	got := retryafter.Read(now, a.status, a.header)
+	got := readBefore(now, a)
 	status := 200
 	switch {
 	case got.Wait > 0:

@@ -11,7 +11,7 @@ import (
 // fixed is part of strategies that do not change a sleep after it has begun.
 type fixed struct{}
 
-func (fixed) again(time.Time) time.Duration { return 0 }
+func (fixed) again(time.Time, *thread) time.Duration { return 0 }
 
 // none does not sleep.
 type none struct{ fixed }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/outbound/simulate/before"
 )
 
 // figures are what a strategy did in a draw.
@@ -20,12 +22,17 @@ type figures struct {
 	recover float64 // the time until half of what is possible is used again, in allowances
 }
 
-// rivals are the strategies that are compared.
-var rivals = []struct {
+type rival struct {
 	name string
 	make func(d *draw, random *rand.Rand) strategy
-}{
+}
+
+// rivals are the strategies that are compared.
+var rivals = []rival{
 	{"adaptive", func(_ *draw, random *rand.Rand) strategy { return newAdaptive(0, random) }},
+	{"earlier", func(_ *draw, random *rand.Rand) strategy {
+		return &earlier{pacer: before.Pacer{Rand: random.Float64}}
+	}},
 	{"transport", func(_ *draw, random *rand.Rand) strategy { return newPlain(random) }},
 	{"backoff", func(*draw, *rand.Rand) strategy { return jittery{backoff{factor: 2}} }},
 	{"published", func(d *draw, _ *rand.Rand) strategy {
@@ -154,7 +161,7 @@ type outcomeOf struct {
 }
 
 // playRandom plays n worlds that a seed draws.
-func playRandom(n int, seed uint64, progress io.Writer) []outcomeOf {
+func playRandom(n int, seed uint64, rivals []rival, progress io.Writer) []outcomeOf {
 	all := make([]outcomeOf, n)
 	var wg sync.WaitGroup
 	free := make(chan struct{}, 2)
@@ -177,7 +184,7 @@ func playRandom(n int, seed uint64, progress io.Writer) []outcomeOf {
 }
 
 // printRandom prints both tables, and with each also a line for each world.
-func printRandom(w io.Writer, all []outcomeOf, each bool) error {
+func printRandom(w io.Writer, all []outcomeOf, rivals []rival, each bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if each {
 		for i := range all {

@@ -29,6 +29,7 @@ type thread struct {
 	next    event
 
 	denied bool    // its last answer was a denial
+	number int64   // of its request in the queue of an adaptive
 	local  float64 // seconds; the sleep value of a published strategy
 
 	attempts int
@@ -40,7 +41,7 @@ func (t *thread) again(now time.Time) time.Duration {
 	if t.sleeping == 0 {
 		return 0
 	}
-	return t.process.again(now)
+	return t.process.again(now, t)
 }
 
 // strategy decides when the threads of one process send requests.
@@ -48,7 +49,7 @@ type strategy interface {
 	// sleep returns how long the thread sleeps before its next request, without jitter.
 	sleep(now time.Time, t *thread) time.Duration
 	// again returns how much longer the thread sleeps after that sleep.
-	again(now time.Time) time.Duration
+	again(now time.Time, t *thread) time.Duration
 	// answered reports the answer to the request.
 	answered(now time.Time, t *thread, a answer)
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -15,44 +11,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// bounds of our strategy in a world: denied late at most, in percent; used of the limit at least; and
-// how often the least served client fits into the best served one at most. 0 means what is promised.
-type bounds struct{ late, share, uneven float64 }
-
-// What is promised where the partner tells anything, and to one client, or several that share a pacer,
-// and to strangers where it tells nothing.
-var (
-	told    = bounds{late: 5, share: 95, uneven: 3}
-	alone   = bounds{late: 5, share: 90, uneven: never}
-	strange = bounds{late: 10, share: 75, uneven: 10}
-)
-
-// promised are the bounds of a world.
-func (w *world) promised() bounds {
-	switch {
-	case w.fields != "none" || !w.bare:
-		return told
-	case w.clients == 1 || w.processes == 1:
-		return alone
-	}
-	return strange
-}
-
 const (
 	hour = time.Hour
 	day  = 24 * time.Hour
-)
-
-// never is the bound of a figure that has none.
-var never = math.Inf(1)
-
-// Why some worlds miss what is promised.
-const (
-	burst2 = "denials alone do not tell the rate, and a burst of 2 denies most clients that do not keep exact distances"
-	small  = "a bucket of one or two units shows next to nothing before it denies, and clients that do not know of each other meet by chance"
-	seldom = "a client is served less than twice in a window, and chance decides which part of the window it sees"
-	many   = "denials alone do not tell a client how many others there are, and each has few of them"
-	block  = "each denial costs a block, and clients learn the rate by denials"
 )
 
 func per(n int64, d time.Duration) gcra.Limit { return gcra.Limit{Count: n, Per: d} }
@@ -101,9 +62,9 @@ func buildWorlds() []world {
 
 	// Small buckets, and many clients.
 	add(world{limit: per(1, time.Second).WithBurst(1), clients: 1})
-	add(world{limit: per(1, time.Second).WithBurst(1), clients: 10, allow: bounds{uneven: never}, why: small})
+	add(world{limit: per(1, time.Second).WithBurst(1), clients: 10})
 	add(world{limit: per(1, time.Second).WithBurst(10), clients: 10})
-	add(world{limit: per(1, time.Second).WithBurst(2), clients: 10, allow: bounds{late: 12, share: 40, uneven: 10}, why: small})
+	add(world{limit: per(1, time.Second).WithBurst(2), clients: 10})
 	add(world{limit: per(1, time.Second).WithBurst(5), clients: 10})
 	add(world{limit: per(4500, hour), clients: 200})
 
@@ -118,7 +79,7 @@ func buildWorlds() []world {
 		add(world{limit: per(75, time.Minute), window: "fixed", fields: fields, clients: 10})
 	}
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 1})
-	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40, allow: bounds{uneven: 4}, why: seldom})
+	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40})
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 10, bare: true})
 	add(world{limit: per(60, hour), window: "fixed", fields: "x", clients: 5, bare: true})
 	add(world{limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, bare: true})
@@ -143,7 +104,7 @@ func buildWorlds() []world {
 
 	// Denials alone, and fields of another limit.
 	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 1})
-	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35, uneven: 15}, why: burst2})
+	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "x", bare: true, clients: 4})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "draft6", clients: 4})
 	add(world{limit: per(10, time.Second), lie: "4000", fields: "x", bare: true, clients: 4})
@@ -177,7 +138,7 @@ func buildWorlds() []world {
 	// Partners of the real world.
 	add(world{name: "GitHub", limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, second: per(100, time.Minute)})
 	add(world{name: "Shopify", limit: per(2, time.Second).WithBurst(40), fields: "shopify", clients: 10})
-	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4, allow: bounds{share: 80, uneven: 12}, why: seldom})
+	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4})
 	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 1})
 	add(world{name: "Slack", limit: per(50, time.Minute), window: "fixed", fields: "none", clients: 5})
 	add(world{name: "AWS", limit: per(10, time.Second).WithBurst(20), fields: "none", bare: true, clients: 10})
@@ -227,7 +188,7 @@ func buildWorlds() []world {
 	// docs.docker.com/docker-hub/usage/pulls
 	add(world{name: "Docker Hub", limit: per(100, 6*hour), window: "fixed", fields: "remaining", clients: 2})
 	// developer-docs.amazon.com/sp-api/docs/usage-plans-and-rate-limits: getOrders
-	add(world{name: "Amazon SP-API", limit: per(1, time.Minute).WithBurst(20), fields: "none", bare: true, clients: 2, allow: bounds{late: 20}, why: many})
+	add(world{name: "Amazon SP-API", limit: per(1, time.Minute).WithBurst(20), fields: "none", bare: true, clients: 2})
 	// docs.cdp.coinbase.com/exchange/rest-api/rate-limits
 	add(world{name: "Coinbase", limit: per(10, time.Second).WithBurst(15), fields: "none", bare: true, clients: 3})
 	// learn.microsoft.com/graph/throttling-limits: Outlook
@@ -235,7 +196,7 @@ func buildWorlds() []world {
 	// developers.google.com/sheets/api/limits
 	add(world{name: "Google Sheets", limit: per(300, time.Minute), window: "fixed", fields: "none", bare: true, clients: 12})
 	// airtable.com/developers/web/api/rate-limits: blocks for 30 seconds
-	add(world{name: "Airtable", limit: per(5, time.Second), window: "fixed", fields: "none", bare: true, clients: 1, block: 30 * time.Second, allow: bounds{share: 60}, why: block})
+	add(world{name: "Airtable", limit: per(5, time.Second), window: "fixed", fields: "none", bare: true, clients: 1, block: 30 * time.Second})
 	// docs.cdp.coinbase.com/prime/rest-api/rate-limits: an address, blocked for 30 seconds
 	add(world{name: "Coinbase Prime", limit: per(100, time.Second), window: "fixed", fields: "none", bare: true, clients: 20, block: 30 * time.Second})
 	// The first of these, as its page says it: all requests of the next five minutes are denied.
@@ -347,59 +308,24 @@ func playAll(worlds []world, first uint64, seeds int, progress io.Writer) []stan
 	return all
 }
 
-// kept are the bounds that our strategy keeps: those that are promised, unless allow has others.
-func (w *world) kept() bounds {
-	b := w.promised()
-	return bounds{cmp.Or(w.allow.late, b.late), cmp.Or(w.allow.share, b.share), cmp.Or(w.allow.uneven, b.uneven)}
-}
-
-// missed says which bounds our strategy misses with any seed; "" for none.
-func (s *standing) missed(b bounds) string {
-	var missed []string
-	for _, c := range []struct {
-		name string
-		ok   func(r result) bool
-	}{
-		{"late", func(r result) bool { return r.late <= b.late }},
-		{"share", func(r result) bool { return r.share >= b.share }},
-		{"most/least", func(r result) bool { return r.uneven <= b.uneven }},
-	} {
-		if slices.ContainsFunc(s.seeds, func(r [len(contestants)]result) bool { return !c.ok(r[0]) }) {
-			missed = append(missed, c.name)
-		}
-	}
-	return strings.Join(missed, ", ")
-}
-
-func printWorlds(w io.Writer, all []standing, seed uint64) error {
+func printWorlds(w io.Writer, all []standing) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "world\tpromised")
+	fmt.Fprint(t, "world")
 	for _, c := range contestants {
 		fmt.Fprintf(t, "\t%s\tlate\tshare\tmost/least", c.name)
 	}
-	fmt.Fprintln(t, "\tmissed\t")
+	fmt.Fprintln(t, "\t")
 
 	for i := range all {
-		b := all[i].promised()
-		fmt.Fprintf(t, "%s\t%g, %g, %g", all[i].name, b.late, b.share, b.uneven)
+		fmt.Fprint(t, all[i].name)
 		for k := range contestants {
 			r := all[i].mean(k)
 			fmt.Fprintf(t, "\t%.2f\t%.2f\t%.1f\t%.1f", r.denied, r.late, r.share, r.uneven)
 		}
-		fmt.Fprintf(t, "\t%s\t\n", all[i].missed(b))
+		fmt.Fprintln(t, "\t")
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("table: %w", err)
-	}
-
-	for i := range all {
-		missed := all[i].missed(all[i].promised())
-		if missed == "" || all[i].why == "" {
-			continue
-		}
-		r := all[i].play(seed, newSteady)
-		fmt.Fprintf(w, "%s misses %s: %s. Clients that know the rate and their number: %.1f %% denied, %.1f %% share, most/least %.1f.\n",
-			all[i].name, missed, all[i].why, r.denied, r.share, r.uneven)
 	}
 	return nil
 }

@@ -1,151 +1,144 @@
 package pacer
 
 import (
-	"cmp"
-	"strings"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
 )
 
-const (
-	// maxReserve, in units, is the reserve of a large bucket: enough for about 240 clients, as
-	// exponentScale says, and little of a large limit. It is not larger for a client that infers more
-	// others: one with a large share would infer few, leave a small reserve and so take more. With twice as
-	// many, one client of 4500 an hour leaves 8 % unused for half an hour.
-	maxReserve = 128.0
-	// reserveFraction of a smaller bucket's capacity is its reserve, with as much room above as below. With
-	// half of it, ten clients of a bucket of two units are denied 18 %.
-	reserveFraction = 0.5
-	// fixedReserveFraction is the part of a fixed window that its use may be ahead of an even one. With
-	// twice of it, 40 clients of 75 a minute are denied 12 %.
-	fixedReserveFraction = 0.1
-	// leastFixedReserve, in units, is the least reserve of a fixed window. With 1, a window of 10 in 4 s is
-	// used to 83 %.
-	leastFixedReserve = 1.5
-	// maxPolicy, in bytes, bounds what is kept of a policy's name.
-	maxPolicy = 128
-	// minResponded responses say how many clients there seem to be. With one, most/least of 100 a second
-	// burst 20 is 12 where remaining is all that the server tells.
-	minResponded = 2
-	// fullAfter is the factor by which the share changes, with remaining unchanged, until the
-	// bucket counts as full: if there were room above, remaining would have changed. Without it, one client
-	// of 10 a second that sees remaining alone uses 77 %.
-	fullAfter = 2.0
-)
+// limit is what is known of one limit.
+type limit struct {
+	fields
+	learned
 
-// learn stores what a response says of the limit.
-func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
-	if a.Remaining < 0 {
+	hold   time.Time // as told
+	sent   time.Time // the last request
+	jitter float64   // of the next interval
+	queue  []int64   // numbers of the requests that wait
+}
+
+// fields are what responses tell of a limit.
+type fields struct {
+	known     bool
+	remaining float64 // units
+	capacity  float64
+	rate      float64       // units a second, of a bucket; 0 if unknown
+	low, high float64       // the rate is between these if the limit is a bucket; high is 0 for no bound
+	window    bool          // it is none: a reset was not that of a bucket
+	sliding   bool          // nor that of a fixed window
+	end       time.Time     // of the window; zero if unknown
+	longest   time.Duration // the longest reset, or the told window
+	told      time.Time     // when
+	tight     bool          // few units remained for the requests to come, or one was denied
+
+	used, answers float64 // units that all clients used, and own answers meanwhile
+}
+
+// due is when a request may be sent: an interval after the last one, for it and each that waits before it.
+func (l *limit) due(now time.Time, id int64, longest time.Duration) time.Time {
+	pace := l.toldPace(now)
+	if l.pace > 0 {
+		pace = min(pace, l.pace)
+	}
+	interval := min(1/pace, maxHold.Seconds()) * float64(time.Second)
+	if l.asks.n > 0 {
+		interval = float64(l.asks.interval(max(firstAsk, time.Duration(min(interval, float64(longestAsk))))))
+	}
+	if longest > 0 {
+		interval = min(interval, float64(longest))
+	}
+
+	before, _ := slices.BinarySearch(l.queue, id)
+	interval *= l.jitter * float64(before+1)
+	return latest(l.hold, l.sent.Add(time.Duration(min(interval, float64(maxHold)))))
+}
+
+// tell takes in what a response tells.
+func (l *limit) tell(now time.Time, denied bool, flying int, t retryafter.Limit) {
+	if t.Capacity != l.capacity { // it has become another
+		l.fields = fields{}
+	}
+	end := now.Add(t.Reset)
+	same := end.Sub(l.end).Abs() <= resetError
+
+	if t.Reset > 0 && !denied {
+		l.classify(t)
+		l.longest = max(l.longest, t.Reset, t.Window)
+		if l.window && l.known && (!same || t.Remaining > l.remaining) && end.Sub(l.end) < l.longest/2 {
+			l.sliding = true
+		}
+	}
+
+	bucket := !l.window && l.rate > 0
+	if l.known && (bucket || l.window && same && !l.sliding) {
+		used := l.remaining - t.Remaining
+		if bucket {
+			used += l.rate * now.Sub(l.told).Seconds()
+		}
+		const memory = 2 * few
+		l.used, l.answers = l.used+used, l.answers+1
+		if l.answers > memory {
+			l.used, l.answers = l.used*memory/l.answers, memory
+		}
+	}
+
+	l.known, l.remaining, l.capacity, l.told = true, t.Remaining, t.Capacity, now
+	l.tight = l.tight || denied || t.Remaining-float64(flying) < min(few, t.Capacity/2)
+	if t.Reset > 0 {
+		l.end = end
+		if t.Remaining < 1 && !bucket {
+			l.hold = latest(l.hold, now.Add(min(t.Reset, maxHold)))
+		}
+	}
+}
+
+// classify finds out whether the limit is a bucket: there is a rate by which each reset is the time until it is
+// full or, where the rate is told, until the next unit.
+func (l *limit) classify(t retryafter.Limit) {
+	reset, used := t.Reset.Seconds(), t.Capacity-t.Remaining
+	if t.Rate > 0 {
+		l.rate = t.Rate
+	}
+	if l.window || t.Rate > 0 && reset <= 1/t.Rate+resetError.Seconds() {
 		return
 	}
 
-	if policy := a.Policy[:min(len(a.Policy), maxPolicy)]; policy != p.policy {
-		p.policy = strings.Clone(policy) // it is a part of the field
-		p.rate, p.capacity, p.fullAt, p.known = 0, 0, 0, false
-		p.window, p.highest, p.fallen, p.responded = window{}, 0, 0, 0
+	high := math.Inf(1)
+	if l.high > 0 {
+		high = l.high
+	}
+	l.low = max(l.low, (used-1)/reset)
+	if reset > resetError.Seconds() {
+		high = min(high, max(used, 1)/(reset-resetError.Seconds()))
+		l.high = high
 	}
 
-	p.capacity = cmp.Or(a.Capacity, p.capacity)
 	switch {
-	case a.Rate <= 0:
-	case !a.Derived:
-		p.rate = a.Rate
-	case p.window.isBucket(a):
-		// The server rounds seconds up, so the largest is the most exact.
-		p.rate = max(p.rate, a.Rate)
-	default:
-		p.rate = 0
-	}
-
-	// In a fixed window, what would remain in a bucket.
-	left := a.Remaining
-	if !a.Denied {
-		p.window.learn(now, a, p.rate)
-	}
-	if p.window.fixed && p.capacity > 0 {
-		p.rate = p.capacity / p.window.length.Seconds()
-		left = max(p.reserve()-p.window.ahead(now, a.Remaining, p.capacity), 0)
-	}
-
-	// Nothing remains until the reset. In a window that has a reserve, what remains when there are more clients than
-	// units is left: each would ask once more to find out that it is used up.
-	leave := p.pacing && a.Remaining < min(p.clients(), p.reserve())
-	switch {
-	case p.few():
-		if a.Remaining <= float64(p.sent) { // those on their way take the rest
-			p.hold(now, a.Reset)
-		}
-	case p.window.fixed && (a.Remaining == 0 || leave):
-		p.hold(now, p.window.end.Sub(now))
-	}
-
-	// More than half of the limit returned between two responses, and no field says when.
-	if p.known && p.rate == 0 && a.Reset == 0 && p.capacity > 0 && a.Remaining-p.remaining > p.capacity/2 {
-		p.window.irregular = true
-	}
-
-	if p.known {
-		p.fallen += p.remaining - a.Remaining + p.rate*elapsed
-		if p.responded++; p.responded > 64 {
-			p.fallen, p.responded = p.fallen/2, p.responded/2
-		}
-	}
-
-	// While remaining does not change, nobody else uses the limit, or the bucket is full.
-	p.highest = max(p.highest, a.Remaining)
-	if p.known && p.pacing && left == p.left && left >= p.highest {
-		p.unchanged++
-	} else {
-		p.unchanged, p.oldShare = 0, p.share
-	}
-	p.known, p.remaining, p.left = true, a.Remaining, left
-
-	if p.unchanged > 0 && (p.share > p.oldShare*fullAfter || p.share < p.oldShare/fullAfter) {
-		p.fullAt = p.remaining + 1
-	} else if p.remaining >= p.fullAt {
-		p.fullAt = 0
-	}
-
-	p.setShare(p.share) // its bounds depend on the rate
-	if p.few() && p.pacing {
-		p.pacing = false
-		p.blind.begin(now, p.share*p.rate)
+	case t.Rate > 0:
+		l.window = t.Rate < 0.99*l.low || t.Rate > 1.01*high
+	case used > 0:
+		l.window = l.low > high
+		l.rate = min(max(used/reset, l.low), high)
 	}
 }
 
-// few reports whether remaining says only when a limit is used up: a sliding window does not tell when
-// more returns, a small one has no reserve, and in another the reset is not told.
-func (p *Pacer) few() bool {
-	w := &p.window
-	small := p.capacity > 0 && p.capacity*fixedReserveFraction < leastFixedReserve
-	return w.sliding || (w.fixed || w.irregular) && small || w.irregular && w.end.IsZero()
-}
+// toldPace is the pace of the fields, in requests a second.
+func (l *limit) toldPace(now time.Time) float64 {
+	went := 1.0
+	if l.answers > 0 {
+		went = max(l.used/l.answers, 1)
+	}
+	went = math.Pow(went, equal)
 
-// reserve returns how many units the clients leave in the bucket; 0 in a small bucket.
-func (p *Pacer) reserve() float64 {
-	reserve := startReserve
-	if p.capacity > 0 {
-		part := reserveFraction
-		if p.window.fixed {
-			part = fixedReserveFraction
-		}
-		reserve = min(p.capacity*part, maxReserve)
+	switch left := l.end.Sub(now).Seconds(); {
+	case !l.known || l.sliding:
+	case l.window && left > 0:
+		return (l.remaining/went + 1) / left // the last at the reset
+	case !l.window && l.rate > 0 && l.tight:
+		reserve := min(l.capacity/2, maxReserve)
+		return l.rate * math.Exp((l.remaining-reserve)/reserve) / went
 	}
-
-	if p.fullAt > 0 { // half of it: other clients may not have found out
-		reserve = min(reserve, p.fullAt/2)
-	}
-	if reserve < 1 {
-		return 0
-	}
-	return reserve
-}
-
-// clients returns how many clients seem to share the limit: the units used for each own response.
-func (p *Pacer) clients() float64 {
-	if p.responded < minResponded {
-		return 1
-	}
-	return max(p.fallen/p.responded, 1)
+	return math.Inf(1)
 }

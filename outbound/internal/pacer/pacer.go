@@ -1,173 +1,297 @@
-// Package pacer paces the requests of one client by the RateLimit fields of the responses. It is
-// the algorithm of httpclient.Adaptive, without network and clock.
+// Package pacer paces the requests of one client by what the responses say of the server's limits. It is
+// the algorithm of httpclient.Adaptive, without network and clock. This comment is the whole of it.
 //
-// Once the limit is within reach, requests leave at the rate
+// A response names limits: those of its fields, or else those that its route had before, or else the one without
+// a name, which routes without an answer have, too. The next request to the same route waits for each of them, in order of arrival, until the wait that the
+// server has told is over and an interval has passed since the last request. The interval is that of the slower
+// of two paces.
 //
-//	share · rate · exp((remaining - reserve) / (exponentScale·reserve))
+// The told pace comes from the fields. went is how many units all clients used for each answer that this one got,
+// so where clients are equal it is their number; each divides by went to the power of equal. A power of 1 would
+// keep the clients as they are. With less, a client that has little takes more, until all have the same.
 //
-// rate is that of the server's limit, and the reserve is what one client leaves in the bucket. The
-// exponential, backoffFactor, acts at once: it slows all clients while remaining falls, and speeds them
-// up while it rises. The share changes slowly. It follows a common share, which is a function of
-// remaining alone:
+//	fixed window     (remaining / went^equal + 1) / time until the reset
+//	bucket           rate · exp((remaining - reserve) / reserve) / went^equal
 //
-//	(remaining / reserve) ^ steepness, at least 1/maxClients and at most 1
+// A bucket is a limit whose resets are those of a rate: (capacity - remaining) / rate. It is used freely until few
+// units remain; then its reserve keeps some, so that remaining can tell the clients what to do. Where what
+// remains rises before the reset, the window slides: then only its end is told.
 //
-// All clients see the same remaining, so all shares come to the same value, whatever they were before.
-// Remaining settles where those shares add up to the whole rate: at the reserve with one client, lower
-// with more. So remaining tells each client how many others there are.
+// The learned pace comes from denials that the fields do not explain. From a denial to the next allowed request
+// the limit is closed: one request at a time asks, at growing intervals if nothing is told. When it opens, the
+// pace becomes what was allowed since the last time, divided by all of that time, but at most a cut below the pace
+// before and at least half of it. Then it grows, by what is the same for all clients that share the closed times:
 //
-// A denial moves the share toward that of an empty bucket. If the server does not tell its rate, or its
-// bucket is too small for a reserve, there is no common share. Then the share is learned by additive
-// increase and multiplicative decrease.
+//	pace = pace at opening + (2^age - 1) · (1 / closed time, or a cut of the pace if that is less)
 //
-// A fixed window has no bucket that refills. There remaining is replaced by what a bucket would have:
-// the reserve, less the units that were used more than an even use of the window.
+// age grows by 1 in the closed time, 30 seconds or 20 answers, whichever is longest. So a cut is soon made good,
+// and a limit that was raised is found, however large it is. A client that has been allowed fewer than a few
+// requests since the first denial knows no pace: what it guesses from them doubles faster.
 //
-// A denial that shows much remaining, or nothing, is by a limit that no field describes. It lowers a
-// second rate, which denials and clocks alone determine; the slower of both counts. That rate alone
-// counts where remaining says only when the limit is used up: in sliding windows, and in small ones.
+// A failure is no denial: a 503, or no response. It holds all requests back as told, or one at a time asks, and
+// changes no pace. A response from a cache says nothing.
 //
-// pacer.go has the queue of requests, share.go the rate, aimd.go the share without a common one,
-// limit.go what the server says of its limit, window.go recognizes fixed windows, and blind.go has the
-// second rate. outbound/simulate compares the algorithm with others in many worlds: run it before and
-// after a change here, with several seeds.
+// pacer.go has the queue and the names, limit.go the told pace, denied.go the learned one. outbound/simulate
+// measures it: run -random with several seeds before and after a change here.
 package pacer
 
 import (
-	"cmp"
+	"math"
 	"math/rand/v2"
-	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
 )
 
-// Pacer paces the requests on one limit of a server. The zero value is ready to use. It is safe
-// for concurrent use, and no method sleeps.
+// Pacer paces the requests under one key. The zero value is ready to use. It is safe for concurrent use, and no
+// method sleeps.
 //
-// A request calls Next, sleeps until Again returns 0, and calls Done:
+// A request calls Next, sleeps until Again returns 0, and reports to Answered or Failed:
 //
-//	d, ok := pacer.Next(time.Now(), patience)
+//	id, d, ok := pacer.Next(time.Now(), route, patience)
 //	if !ok {
 //		return // it would sleep for longer
 //	}
-//	for ; d > 0; d = pacer.Again(time.Now()) {
+//	for ; d > 0; d = pacer.Again(time.Now(), route, id) {
 //		time.Sleep(d)
 //	}
-//	resp, err := client.Do(req)
-//	pacer.Done(time.Now(), resp.StatusCode, resp.Header) // 0 and nil if err != nil
 //
-// A request that does not go on after Next calls Cancel instead of Done.
+// A request that does not go on after Next calls Cancel.
 type Pacer struct {
-	// Rand returns numbers in [0, 1) for jitter; nil means rand.Float64. Calls of one Pacer
-	// never overlap. Set it before first use.
+	// Rand returns numbers in [0, 1); nil means rand.Float64. Set it before first use.
 	Rand func() float64
 
-	// MaxInterval bounds the interval between requests to a server that sends no fields; 0 means
-	// 10 minutes. Set it before first use.
-	MaxInterval time.Duration
+	// Longest bounds the intervals between requests; 0 means a day. Set it before first use.
+	Longest time.Duration
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	limits map[name]*limit
+	routes map[string][]*limit // that the last answer named
+	last   int64               // number of a request
+	flying int                 // requests that were sent and brought nothing yet
 
-	// The share.
-	pacing       bool      // a response has shown that the limit is within reach
-	share        float64   // of the rate, at remaining == reserve
-	lastResponse time.Time // zero before the first
-	again        bool      // the last response was a denial that counted
-	blind        blind     // beside the share
-
-	// What the server says of its limit.
-	policy    string  // which limit the following fields describe
-	rate      float64 // units a second; 0 if unknown
-	capacity  float64 // units; 0 if unknown
-	known     bool    // remaining is known
-	remaining float64 // units
-	window    window
-	left      float64 // units; remaining, or in a fixed window what would remain in a bucket
-	highest   float64 // the most that remained so far
-	fallen    float64 // units that the clients used while the last responses came
-	responded float64 // number of those responses
-	unchanged int     // responses in a row with the same remaining
-	oldShare  float64 // the share at the first of them
-	fullAt    float64 // units at which the bucket seems full; 0 if unknown
-
-	// The queue.
-	lastSlot  time.Time // the latest slot given to a request
-	lastSent  time.Time
-	holdUntil time.Time // by the server's Retry-After
-	inFlight  int       // requests between Next and Done or Cancel
-	sent      int       // of these, requests that do not sleep
-	sameWave  int       // responses still to come whose denials count with the denial before
+	hold     time.Time     // of all requests, as told
+	failures asking        // and by failures
+	sent     time.Time     // the last request
+	ahead    time.Duration // of the server's clock; 0 if unknown
+	stale    int           // answers in a row with an old date
 }
 
+// name tells the limits of a server apart.
+type name struct{ resource, policy string }
+
+// The constants of the algorithm.
 const (
-	// maxHold bounds Retry-After: after a day a request is sent whatever the server said.
-	maxHold = 24 * time.Hour
-	// jitter is the part of an interval that is added at random, so that clients do not
-	// synchronize. Without it, most/least of 30 clients of 10 a second without fields is 17 and not 11.
-	jitter = 0.1
-	// smallMargin is added instead where there is no reserve: a request that arrives early is denied. Without
-	// it, one client of a bucket of one unit is denied 7 %.
-	smallMargin = 0.025
-	// maxQueue, in intervals for each request in flight, bounds the length of the queue. No world needs it:
-	// requests that are cancelled do.
-	maxQueue = 4
-	// maxQueueLength keeps that bound, in nanoseconds, within a Duration.
-	maxQueueLength = 1000 * float64(maxHold)
+	maxHold    = 24 * time.Hour          // law 1: a told wait is believed for so long
+	resetError = 1200 * time.Millisecond // of a reset that is rounded up to seconds, with some latency
+	few        = 8.0                     // units that remain, or answers that say something
+	maxReserve = 32.0                    // units: law 5, enough for fifty clients; with more, an empty bucket of the story takes longer
+	equal      = 0.7                    // law 5; with 1 no client would take over from another, with 0.5 thirty clients overrun a bucket
+	cut        = 0.1                     // law 3: the part of a pace that a denial takes; half of it is left unused on average
+	doubles    = 20.0                    // law 3: answers, and
+	doublesIn  = 30 * time.Second        // law 3: time in which growth doubles at the fastest; a younger Date is no old one
+	firstAsk   = 100 * time.Millisecond  // law 4
+	askGrowth  = 1.5                     // law 4: a third of a closed time may pass unseen
+	longestAsk = 10 * time.Minute        // law 4
+	jitter     = 0.1                     // of an interval, so that clients do not meet again and again
 )
 
-// interval returns the time from one request to the next: the inverse of the rate in the package
-// comment.
-func (p *Pacer) interval() time.Duration {
-	interval := p.blind.interval(cmp.Or(p.MaxInterval, maxBlindInterval))
-	if !p.pacing {
-		return interval
-	}
-	rate := p.share * cmp.Or(p.rate, assumedRate)
-	return max(interval, time.Duration(min(1/(rate*p.backoffFactor()), p.maxInterval())*float64(time.Second)))
-}
+// These bound the memory: beyond maxLimits, limits and routes are learned again, and names are cut.
+const (
+	maxLimits = 64
+	maxName   = 128
+)
 
-// Next gives a request its slot and returns how long to sleep until then. If the sleep would be
-// longer than most, ok is false, and the request has no slot and is over.
-func (p *Pacer) Next(now time.Time, most time.Duration) (sleep time.Duration, ok bool) {
+// Next returns the number of a request and how long it sleeps before it may be sent. If that is longer than
+// most, ok is false, and the request is over.
+func (p *Pacer) Next(now time.Time, route string, most time.Duration) (id int64, sleep time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	at := latest(now, p.holdUntil)
-	if interval := p.interval(); interval > 0 {
-		// A longer queue dates from a slower rate, or from requests that were cancelled. It is
-		// cut to this bound and not to what is needed, or new requests would overtake old ones.
-		longest := min(float64(maxQueue*p.inFlight)*float64(interval), maxQueueLength)
-		if last := now.Add(time.Duration(longest)); p.lastSlot.After(last) && last.After(p.holdUntil) {
-			p.lastSlot = last
-		}
-
-		switch {
-		case !p.pacing: // as often shorter: the mean is what the limit gives
-			interval += time.Duration(float64(interval) * jitter * (p.random() - 0.5))
-		case p.reserve() == 0:
-			interval += time.Duration(float64(interval) * smallMargin)
-		default:
-			interval += time.Duration(float64(interval) * jitter * p.random())
-		}
-
-		at = latest(at, p.lastSlot.Add(interval))
+	p.last++
+	if sleep = p.sleep(now, route, p.last); sleep > most {
+		return 0, sleep, false
 	}
-
-	if sleep = at.Sub(now); sleep > most {
-		return sleep, false
-	}
-
-	p.lastSlot = latest(p.lastSlot, at)
-	if p.inFlight == 0 && !p.lastResponse.IsZero() {
-		p.blind.idle(now.Sub(p.lastResponse))
-	}
-	p.inFlight++
 	if sleep == 0 {
-		p.send(now)
+		p.send(now, route)
+		return p.last, 0, true
 	}
-	return sleep, true
+	for _, l := range p.of(route) {
+		l.queue = append(l.queue, p.last)
+	}
+	return p.last, sleep, true
+}
+
+// Again returns how much longer a request sleeps that has slept, since responses may have come in
+// the meantime. If it returns 0, the request is to be sent.
+func (p *Pacer) Again(now time.Time, route string, id int64) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	sleep := p.sleep(now, route, id)
+	if sleep == 0 {
+		p.leave(id)
+		p.send(now, route)
+	}
+	return sleep
+}
+
+// Cancel ends a request that sleeps and is not sent.
+func (p *Pacer) Cancel(id int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leave(id)
+}
+
+func (p *Pacer) sleep(now time.Time, route string, id int64) time.Duration {
+	at := latest(now, p.hold)
+	if p.failures.n > 0 {
+		at = latest(at, latest(p.sent, p.failures.at).Add(p.failures.interval(firstAsk)))
+	}
+	for _, l := range p.of(route) {
+		at = latest(at, l.due(now, id, p.Longest))
+	}
+	return at.Sub(now)
+}
+
+func (p *Pacer) leave(id int64) {
+	for _, l := range p.limits {
+		if i, waits := slices.BinarySearch(l.queue, id); waits {
+			l.queue = slices.Delete(l.queue, i, i+1)
+		}
+	}
+}
+
+func (p *Pacer) send(now time.Time, route string) {
+	random := rand.Float64
+	if p.Rand != nil {
+		random = p.Rand
+	}
+	p.sent, p.flying = now, p.flying+1
+	for _, l := range p.of(route) {
+		l.sent, l.jitter = now, 1+jitter*(random()-0.5)
+	}
+}
+
+// Failed reports that a request brought no response, or a 503, with the wait that it tells.
+func (p *Pacer) Failed(now time.Time, wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying--
+	p.hold = latest(p.hold, now.Add(min(wait, maxHold)))
+	if wait == 0 {
+		p.failures.no(now, p.sent)
+	}
+}
+
+// Over reports that a request is over and says nothing. It does nothing if p is nil.
+func (p *Pacer) Over() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying--
+}
+
+// Answered reports what a response says.
+func (p *Pacer) Answered(now time.Time, route string, a retryafter.Answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.failures = asking{}
+	p.flying--
+	if p.old(now, a) && !a.Denied {
+		return
+	}
+
+	limits := p.told(now, route, a)
+	if len(p.routes) >= maxLimits || p.routes == nil {
+		p.routes = map[string][]*limit{}
+	}
+	p.routes[clip(route)] = limits
+	if !a.Denied {
+		for _, l := range limits {
+			l.allowed(now)
+		}
+		return
+	}
+
+	// What is used up has denied. Where nothing is, a limit did that no field describes: it is learned
+	// beside the first.
+	by := slices.DeleteFunc(slices.Clone(limits), func(l *limit) bool { return !l.known || l.remaining >= 1 })
+	if len(by) == 0 {
+		by = limits[:1]
+	}
+	for _, l := range by {
+		l.denied(now, min(a.Wait, maxHold))
+	}
+}
+
+// old reports whether an answer comes from a cache: it says so, or its date is older than that of an answer before.
+// After a few in a row the clock was set back.
+func (p *Pacer) old(now time.Time, a retryafter.Answer) bool {
+	if a.Date.IsZero() {
+		return a.Old
+	}
+
+	ahead := a.Date.Sub(now)
+	if p.stale++; ahead > p.ahead-doublesIn || p.ahead == 0 || p.stale > few {
+		p.stale, p.ahead = 0, ahead
+	}
+	return a.Old || p.stale > 0
+}
+
+// told returns the limits that an answer names, after they have taken in what it tells.
+func (p *Pacer) told(now time.Time, route string, a retryafter.Answer) []*limit {
+	if a.Remaining < 0 {
+		if known := p.of(route); known != nil {
+			return known
+		}
+		return []*limit{p.limit(name{})}
+	}
+
+	first := p.limit(name{a.Resource, a.Policy})
+	first.tell(now, a.Denied, p.flying, retryafter.Limit{
+		Remaining: a.Remaining, Capacity: a.Capacity, Window: a.Window, Reset: a.Reset, Rate: a.Rate,
+	})
+	limits := []*limit{first}
+	for _, other := range a.Others {
+		if other.Policy != "" {
+			l := p.limit(name{a.Resource, other.Policy})
+			l.tell(now, a.Denied, p.flying, other)
+			limits = append(limits, l)
+		}
+	}
+	return limits
+}
+
+// of returns the limits of a route: an unknown one has that without a name, if there is one.
+func (p *Pacer) of(route string) []*limit {
+	known := p.routes[route[:min(len(route), maxName)]]
+	if l := p.limits[name{}]; known == nil && l != nil {
+		known = []*limit{l}
+	}
+	return known
+}
+
+// clip bounds what is kept of a name, which is a part of a long URL or field.
+func clip(s string) string { return strings.Clone(s[:min(len(s), maxName)]) }
+
+func (p *Pacer) limit(n name) *limit {
+	n = name{clip(n.resource), clip(n.policy)}
+	l := p.limits[n]
+	if l == nil {
+		if p.limits == nil || len(p.limits) >= maxLimits {
+			p.limits, p.routes = map[name]*limit{}, map[string][]*limit{}
+		}
+		l = &limit{}
+		p.limits[n] = l
+	}
+	return l
 }
 
 func latest(a, b time.Time) time.Time {
@@ -177,84 +301,19 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func (p *Pacer) random() float64 {
-	if p.Rand != nil {
-		return p.Rand()
-	}
-	return rand.Float64()
+// asking is a time in which one request after the other asks whether the server allows requests again.
+type asking struct {
+	n  int       // answers no; those to requests that were on their way together count once
+	at time.Time // the last of them
 }
 
-func (p *Pacer) send(now time.Time) {
-	p.lastSent = now
-	p.sent++
+func (q *asking) no(now, sent time.Time) {
+	if q.n == 0 || sent.After(q.at) {
+		q.n, q.at = q.n+1, now
+	}
 }
 
-// Again returns how much longer a request sleeps that has slept, since responses may have come in
-// the meantime. If it returns 0, the request is to be sent.
-func (p *Pacer) Again(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.holdUntil.After(now) {
-		return p.holdUntil.Sub(now)
-	}
-
-	if due := p.lastSent.Add(p.interval()); due.After(now) {
-		return due.Sub(now)
-	}
-
-	p.send(now)
-	return 0
-}
-
-// Cancel ends a request that sleeps and is not sent.
-func (p *Pacer) Cancel() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.inFlight = max(p.inFlight-1, 0)
-}
-
-// Done reports the status and header of the response to a request that was sent, or 0 and nil if
-// there was none.
-func (p *Pacer) Done(now time.Time, status int, header http.Header) {
-	p.Answered(now, status, retryafter.Read(now, status, header))
-}
-
-// Answered is Done for a header that has been read.
-func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	p.inFlight = max(p.inFlight-1, 0)
-	p.sent = max(p.sent-1, 0)
-	sameWave := p.sameWave > 0
-	p.sameWave = max(p.sameWave-1, 0)
-	if status == 0 {
-		return
-	}
-
-	elapsed := 0.0
-	if !p.lastResponse.IsZero() {
-		elapsed = max(now.Sub(p.lastResponse).Seconds(), 0)
-	}
-	p.lastResponse = now
-	p.hold(now, a.Wait)
-	p.learn(now, elapsed, a)
-
-	if a.Denied {
-		p.denied(now, sameWave)
-		return
-	}
-
-	p.blind.answered(now)
-	if a.Remaining == 0 && p.few() {
-		p.blind.denied(now, 0)
-	}
-	p.allowed(elapsed)
-}
-
-// hold lets no request go for so long.
-func (p *Pacer) hold(now time.Time, wait time.Duration) {
-	if wait > 0 {
-		p.holdUntil = latest(p.holdUntil, now.Add(min(wait, maxHold)))
-	}
+// interval is the time until the next question.
+func (q *asking) interval(first time.Duration) time.Duration {
+	return time.Duration(min(float64(first)*math.Pow(askGrowth, float64(q.n-1)), float64(longestAsk)))
 }

@@ -14,7 +14,9 @@ import (
 // limits it describes the one that is used up first at an even use.
 type Answer struct {
 	Denied bool          // the response is a denial
-	Wait   time.Duration // of a denial; 0 if the server does not say
+	Down   bool          // it is a 503 that is no denial
+	Later  bool          // it is a denial, or a 503 with Retry-After
+	Wait   time.Duration // until Later; 0 if the server does not say
 	Never  bool          // no wait helps: the denial says so, or names its policy and no time
 
 	Policy    string        // distinguishes the limits of one server
@@ -24,6 +26,19 @@ type Answer struct {
 	Rate      float64       // units a second; 0 if absent
 	Derived   bool          // Rate is computed from Remaining and Reset
 	Reset     time.Duration // the time until the limit resets, whatever the server means by that; 0 if absent
+	Date      time.Time     // of the response by the server's clock; zero if absent
+	Old       bool          // the response comes from a cache, which says so
+	Resource  string        // that the limit is for, where the server names one; Policy alone does not tell them apart
+
+	Others [3]Limit // that the response tells of besides; the zero Limit is none
+}
+
+// Limit has the fields of an Answer that describe a limit.
+type Limit struct {
+	Policy              string
+	Remaining, Capacity float64
+	Window, Reset       time.Duration
+	Rate                float64
 }
 
 // forms are the fields of servers that send one limit as three fields, beside the drafts 7 to 11.
@@ -53,26 +68,35 @@ const shopify = "X-Shopify-Shop-Api-Call-Limit"
 //
 // A reset is believed for twice the time in which the limit gives all its units, where that is told.
 //
-// A denial is a 429; a 503 with Retry-After (without, it is a failure like a 500); and, as GitHub
-// sends it, a 403 with Retry-After or with nothing remaining. Without Retry-After, Wait is the reset
-// of a denial that has nothing remaining or does not say.
+// A denial is a 429; a 503 or 403 with nothing remaining; and, as GitHub sends it, a 403 with
+// Retry-After. Any other 503 says that the server is down, and nothing of a limit. Without Retry-After,
+// Wait is the reset of a denial that has nothing remaining or does not say.
 func Read(now time.Time, status int, h http.Header) Answer {
 	a := Answer{Remaining: -1}
-	if age, _ := number(h.Get("Age")); age == 0 { // a cache that has just asked the server may say 0
+	a.Date, _ = parseDate(h.Get("Date"))
+	if age, _ := number(h.Get("Age")); age > 0 { // a cache that has just asked the server may say 0
+		a.Old = true
+	} else {
 		a.readFields(now, status, h)
+		a.Resource = h.Get("X-Ratelimit-Resource")
 	}
-	if a.Window > 0 {
-		a.Reset = min(a.Reset, 2*max(a.Window, duration(a.Capacity/a.Rate)))
+	a.Reset = believed(a.Reset, a.Window, a.Capacity, a.Rate)
+	for i := range a.Others {
+		o := &a.Others[i]
+		o.Reset = believed(o.Reset, o.Window, o.Capacity, o.Rate)
 	}
 	if !mayDeny(status) {
 		return a
 	}
 
 	wait, ok := Parse(h, now)
-	a.Denied = ok || status == http.StatusTooManyRequests || status == http.StatusForbidden && a.Remaining == 0
+	down := status == http.StatusServiceUnavailable
+	a.Denied = ok && !down || status == http.StatusTooManyRequests || a.Remaining == 0
+	a.Down = down && !a.Denied
+	a.Later = ok || a.Denied
 
 	switch {
-	case !a.Denied:
+	case !a.Later:
 	case ok:
 		a.Wait = wait
 	case a.Remaining <= 0:
@@ -85,10 +109,17 @@ func Read(now time.Time, status int, h http.Header) Answer {
 
 	// Bytes, or requests at the same time, are nothing to pace by.
 	if otherUnits(list(h, "RateLimit-Policy"))[a.Policy] {
-		a = Answer{Denied: a.Denied, Wait: a.Wait, Remaining: -1}
+		a = Answer{Denied: a.Denied, Down: a.Down, Later: a.Later, Wait: a.Wait, Remaining: -1}
 	}
-	a.Never = a.Never || a.Denied && cmp.Or(h.Get("X-Should-Retry"), h.Get("Stripe-Should-Retry")) == "false"
+	a.Never = a.Never || a.Later && cmp.Or(h.Get("X-Should-Retry"), h.Get("Stripe-Should-Retry")) == "false"
 	return a
+}
+
+func believed(reset, window time.Duration, capacity, rate float64) time.Duration {
+	if window == 0 {
+		return reset
+	}
+	return min(reset, 2*max(window, duration(capacity/rate)))
 }
 
 func mayDeny(status int) bool {
@@ -123,28 +154,43 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 //	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 func (a *Answer) readLists(status int, h http.Header) bool {
 	policies := list(h, "Ratelimit-Policy") // as a Header has it: another spelling allocates
-	least, others := math.Inf(1), otherUnits(policies)
+	others := otherUnits(policies)
+	var all [1 + len(a.Others)]Limit
+	n, first, least := 0, 0, math.Inf(1)
 	for item := range split(list(h, "RateLimit"), ',') {
 		name, params := cutName(item)
 		remaining, ok := number(value(params, ';', "r"))
-		reset, _ := number(value(params, ';', "t"))
-		rate := remaining / max(reset, 1)
-		longer := rate == 0 && duration(reset) > a.Reset // of two that are used up
-		if ok && name != "" && (rate < least || rate == least && longer) && (mayDeny(status) || !others[name]) {
-			least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
+		if !ok || name == "" || n == len(all) || others[name] && !mayDeny(status) {
+			continue
 		}
-	}
 
-	if a.Remaining < 0 {
+		reset, _ := number(value(params, ';', "t"))
+		all[n] = Limit{Policy: name, Remaining: remaining, Reset: duration(reset)}
+		rate := remaining / max(reset, 1)
+		longer := rate == 0 && duration(reset) > all[first].Reset // of two that are used up
+		if rate < least || rate == least && longer {
+			least, first = rate, n
+		}
+		n++
+	}
+	if n == 0 {
 		return false
 	}
 
 	for item := range split(policies, ',') {
-		if name, params := cutName(item); name == a.Policy {
-			a.readWindow(value(params, ';', "q"), value(params, ';', "w"))
-			a.Capacity, _ = number(value(params, ';', "q"))
+		name, params := cutName(item)
+		for i := range all[:n] {
+			if l := &all[i]; l.Policy == name {
+				l.readWindow(value(params, ';', "q"), value(params, ';', "w"))
+				l.Capacity, _ = number(value(params, ';', "q"))
+			}
 		}
 	}
+
+	l := all[first]
+	a.Policy, a.Remaining, a.Capacity, a.Window, a.Reset, a.Rate = l.Policy, l.Remaining, l.Capacity, l.Window, l.Reset, l.Rate
+	all[first] = all[0]
+	copy(a.Others[:], all[1:n])
 	return true
 }
 
@@ -194,8 +240,9 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 
 	for item := range split(list(h, "RateLimit-Policy"), ',') {
 		quota, params, _ := strings.Cut(item, ";")
-		a.readWindow(quota, value(params, ';', "w"))
-		if a.Rate > 0 {
+		var l Limit
+		l.readWindow(quota, value(params, ';', "w"))
+		if a.Rate, a.Window = l.Rate, l.Window; a.Rate > 0 {
 			a.Policy = item
 			return true // the triple describes the first policy
 		}
@@ -209,11 +256,11 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 	return true
 }
 
-func (a *Answer) readWindow(quota, window string) {
+func (l *Limit) readWindow(quota, window string) {
 	q, ok := number(quota)
 	w, ok2 := number(window)
 	if ok && ok2 && q > 0 && w > 0 {
-		a.Rate, a.Window = q/w, duration(w)
+		l.Rate, l.Window = q/w, duration(w)
 	}
 }
 

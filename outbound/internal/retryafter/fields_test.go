@@ -24,6 +24,9 @@ func TestFields(t *testing.T) {
 	none := Answer{Remaining: -1}
 	const s = time.Second
 	date := func(after time.Duration) string { return noon.Add(after).Format(http.TimeFormat) }
+	down := func(later bool, wait time.Duration) Answer {
+		return Answer{Down: true, Later: later, Wait: wait, Remaining: -1}
+	}
 	denied := func(wait time.Duration) Answer { return Answer{Denied: true, Wait: wait, Remaining: -1} }
 	for _, c := range []struct {
 		name   string
@@ -52,10 +55,11 @@ func TestFields(t *testing.T) {
 		{"Reset by the clock of a server an hour fast", 200, head("X-RateLimit-Remaining: 10", "X-RateLimit-Reset: 1800003605", "Date: "+date(time.Hour)), Answer{Remaining: 10, Reset: 5 * s}},
 		{"Reset has passed", 200, head("X-RateLimit-Remaining: 10", "X-RateLimit-Reset: 1700000000"), Answer{Remaining: 10}},
 		{"draft 11, the least remaining", 200, head(`RateLimit-Policy: "burst";q=10;w=5, "daily";q=10000;w=86400`, `RateLimit: "burst";r=9;t=1, "daily";r=3;t=9`),
-			Answer{Policy: `"daily"`, Remaining: 3, Capacity: 10000, Rate: 10000.0 / 86400, Window: 24 * time.Hour, Reset: 9 * s}},
+			Answer{Policy: `"daily"`, Remaining: 3, Capacity: 10000, Rate: 10000.0 / 86400, Window: 24 * time.Hour, Reset: 9 * s,
+				Others: [3]Limit{{Policy: `"burst"`, Remaining: 9, Capacity: 10, Rate: 2, Window: 5 * s, Reset: s}}}},
 		{"draft 8 of express-rate-limit", 200, head(`RateLimit-Policy: "10-in-4sec"; q=10; w=4; pk=:MTI3:`, `RateLimit: "10-in-4sec"; r=9; t=4`),
 			Answer{Policy: `"10-in-4sec"`, Remaining: 9, Capacity: 10, Rate: 2.5, Window: 4 * s, Reset: 4 * s}},
-		{"draft 11 on two lines", 200, head(`RateLimit: "a";r=9`, `RateLimit: "b";r=5`), Answer{Policy: `"b"`, Remaining: 5}},
+		{"draft 11 on two lines", 200, head(`RateLimit: "a";r=9`, `RateLimit: "b";r=5`), Answer{Policy: `"b"`, Remaining: 5, Others: [3]Limit{{Policy: `"a"`, Remaining: 9}}}},
 		{"draft 7 on several lines", 200, head("RateLimit: limit=10;x=1, remaining=5", "RateLimit: remaining=9, reset=4", "RateLimit-Policy: x", "RateLimit-Policy: 10;w=4"),
 			Answer{Policy: "10;w=4", Remaining: 9, Capacity: 10, Rate: 2.5, Window: 4 * s, Reset: 4 * s}},
 		{"draft 11, units of the quotas", 200, head(`RateLimit-Policy: "req";q=10;w=5;qu="requests", "conc";q=4;qu="concurrent-requests"`, `RateLimit: "conc";r=1, "req";r=9;t=1`),
@@ -79,9 +83,11 @@ func TestFields(t *testing.T) {
 			Answer{Policy: "100;w=3600", Remaining: 9, Capacity: 100, Rate: 1.0 / 36, Window: time.Hour, Reset: 2 * time.Hour}},
 		{"Reset of a bucket that is larger than its quota", 200, head("RateLimit: limit=300, remaining=9, reset=20", "RateLimit-Policy: 15;w=1"),
 			Answer{Policy: "15;w=1", Remaining: 9, Capacity: 300, Rate: 15, Window: s, Reset: 20 * s}},
-		{"from a cache", 200, head("RateLimit-Limit: 20", "RateLimit-Remaining: 0", "RateLimit-Reset: 600", "Age: 3"), none},
+		{"from a cache", 200, head("RateLimit-Limit: 20", "RateLimit-Remaining: 0", "RateLimit-Reset: 600", "Age: 3"), Answer{Old: true, Remaining: -1}},
 		{"from a cache that asked the server", 200, head("RateLimit-Limit: 20", "RateLimit-Remaining: 7", "Age: 0"), Answer{Policy: "20", Remaining: 7, Capacity: 20}},
-		{"a denial from a cache", 429, head("RateLimit-Limit: 20", "RateLimit-Remaining: 0", "RateLimit-Reset: 600", "Retry-After: 5", "Age: 3"), denied(5 * s)},
+		{"a denial from a cache", 429, head("RateLimit-Limit: 20", "RateLimit-Remaining: 0", "RateLimit-Reset: 600", "Retry-After: 5", "Age: 3"), Answer{Denied: true, Old: true, Wait: 5 * s, Remaining: -1}},
+		{"GitHub's resource", 200, head("X-RateLimit-Limit: 30", "X-RateLimit-Remaining: 29", "X-RateLimit-Resource: search"),
+			Answer{Policy: "30", Remaining: 29, Capacity: 30, Resource: "search"}},
 		{"Zendesk", 200, head("X-Rate-Limit: 700", "X-Rate-Limit-Remaining: 699"), Answer{Policy: "700", Remaining: 699, Capacity: 700}},
 		{"Shopify", 200, head("X-Shopify-Shop-Api-Call-Limit: 32/40"), Answer{Policy: "40", Remaining: 8, Capacity: 40}},
 		{"OpenAI", 200, head("X-RateLimit-Limit-Requests: 60", "X-RateLimit-Remaining-Requests: 0", "X-RateLimit-Reset-Requests: 6m0s"),
@@ -106,10 +112,12 @@ func TestFields(t *testing.T) {
 		{"Retry-After in milliseconds", 429, head("Retry-After: 1", "Retry-After-Ms: 250"), denied(250 * time.Millisecond)},
 		{"the same of Azure", 429, head("X-Ms-Retry-After-Ms: 1500"), denied(1500 * time.Millisecond)},
 		{"429 alone", 429, head(), denied(0)},
-		{"503 alone", 503, head(), none},
+		{"503 alone", 503, head(), down(false, 0)},
 		{"403 alone", 403, head(), none},
 		{"429 with Retry-After", 429, head("Retry-After: 5"), denied(5 * s)},
-		{"503 with Retry-After", 503, head("Retry-After: 5"), denied(5 * s)},
+		{"503 with Retry-After", 503, head("Retry-After: 5"), down(true, 5*s)},
+		{"503 with nothing remaining", 503, head("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"), Answer{Denied: true, Wait: 5 * s, Reset: 5 * s}},
+		{"503 with something remaining", 503, head("X-RateLimit-Remaining: 3"), Answer{Down: true, Remaining: 3}},
 		{"403 with Retry-After, GitHub's secondary limit", 403, head("Retry-After: 5", "X-RateLimit-Remaining: 4000"), Answer{Denied: true, Wait: 5 * s, Remaining: 4000}},
 		{"403 with nothing remaining, GitHub's primary limit", 403, head("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1800000005"), Answer{Denied: true, Wait: 5 * s, Reset: 5 * s}},
 		{"403 with something remaining", 403, head("X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 1800000005"), Answer{Remaining: 1, Reset: 5 * s}},
@@ -119,9 +127,9 @@ func TestFields(t *testing.T) {
 		{"429 of draft 11", 429, head(`RateLimit: "a";r=0;t=4`), Answer{Denied: true, Wait: 4 * s, Reset: 4 * s, Policy: `"a"`}},
 		{"Reset of another limit than the one that denied", 429, head("X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: 5"), Answer{Denied: true, Remaining: 4000, Reset: 5 * s}},
 		{"Retry-After before Reset", 429, head("Retry-After: 1", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"), Answer{Denied: true, Wait: s, Reset: 5 * s}},
-		{"a date", 503, head("Retry-After: " + date(time.Minute)), denied(time.Minute)},
-		{"a date on a server whose clock is an hour fast", 503, head("Retry-After: "+date(61*time.Minute), "Date: "+date(time.Hour)), denied(time.Minute)},
-		{"a date that has passed", 503, head("Retry-After: " + date(-time.Minute)), denied(0)},
+		{"a date", 503, head("Retry-After: " + date(time.Minute)), down(true, time.Minute)},
+		{"a date on a server whose clock is an hour fast", 503, head("Retry-After: "+date(61*time.Minute), "Date: "+date(time.Hour)), down(true, time.Minute)},
+		{"a date that has passed", 503, head("Retry-After: " + date(-time.Minute)), down(true, 0)},
 		{"Retry-After on success", 200, head("Retry-After: 5"), none},
 		{"Retry-After of a century", 429, head("Retry-After: 3155760000"), denied(Max)},
 
@@ -135,6 +143,8 @@ func TestFields(t *testing.T) {
 		{"malformed Shopify", 200, head("X-Shopify-Shop-Api-Call-Limit: x/40"), none},
 		{"a number of 16 digits", 200, head("RateLimit-Remaining: 1000000000000000"), none},
 	} {
+		c.want.Later = c.want.Later || c.want.Denied
+		c.want.Date, _ = parseDate(c.header.Get("Date"))
 		if got := Read(noon, c.status, c.header); got != c.want {
 			t.Errorf("%s: got %+v; want %+v", c.name, got, c.want)
 		}
@@ -167,7 +177,7 @@ func FuzzRead(f *testing.F) {
 		})
 		sum := got.Remaining + got.Capacity + got.Rate
 		if math.IsNaN(sum) || math.IsInf(sum, 0) || got.Remaining < -1 || got.Rate < 0 || got.Capacity < 0 ||
-			min(got.Wait, got.Window, got.Reset) < 0 || max(got.Wait, got.Window, got.Reset) > Max || got.Wait > 0 && !got.Denied {
+			min(got.Wait, got.Window, got.Reset) < 0 || max(got.Wait, got.Window, got.Reset) > Max || got.Wait > 0 && !got.Later {
 			t.Fatalf("got %+v", got)
 		}
 	})
