@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -93,38 +92,6 @@ func counting(t testing.TB, client redis.UniversalClient) (*redisstore.Store, *m
 const markKey = "{instances}" // after the Prefix
 
 func isMark(cmd redis.Cmder) bool { return strings.HasSuffix(fmt.Sprint(cmd.Args()[3]), markKey) }
-
-// Stores under one Prefix count each other, and no longer one that has stopped.
-func TestInstancesAreCounted(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		open func(*testing.T) redis.UniversalClient
-	}{
-		{"one server", func(t *testing.T) redis.UniversalClient { return anyRedis(t) }},
-		{"ring", func(t *testing.T) redis.UniversalClient {
-			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.Start(t).Addr, "b": redistest.Start(t).Addr}, ReadTimeout: patience})
-			t.Cleanup(func() { _ = ring.Close() })
-			return ring
-		}},
-		{"cluster", func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			client := tt.open(t)
-			a, b, c := startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 7)
-			d := startServer(t, client, "r", 0) // the key of a bucket does not begin with r{ where the Prefix is rl:
-			counts(t, 3, a, b, c)
-			counts(t, 1, d)
-			b.stop()
-			counts(t, 2, a, c)
-
-			if n := b.Stats().Instances; n != 3 {
-				t.Errorf("a store without requests counts %d; want 3, the last count", n)
-			}
-		})
-	}
-}
 
 // Servers that lose Redis one after another do not count those that lost it before: of
 // three, the first grants a third of the limit, the next a half, and the last all of it.
@@ -255,35 +222,6 @@ func TestLostMarksDoNotLowerTheCount(t *testing.T) {
 	mark(1)
 }
 
-// Of two servers one has a request every few seconds, so the other marks itself twice before
-// that marks itself again.
-func TestLostMarksOfAServerWithFewRequests(t *testing.T) {
-	t.Parallel()
-	client := anyRedis(t)
-	a := startServer(t, client, "rl:", 0)
-	b := storeOn(t, client, config{Timeout: patience})
-	b.Local(0)
-	marks := func() string { return client.Get(t.Context(), "rl:"+markKey).Val() }
-
-	redistest.Eventually(t, patience, "a count of 2", func() bool { return answers(b) && a.Stats().Instances == 2 })
-	before := strings.Split(marks(), ";")
-	redistest.Eventually(t, patience, "both marks anew", func() bool {
-		return answers(b) && !slices.ContainsFunc(before, func(mark string) bool { return strings.Contains(marks(), mark) })
-	})
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-
-	for start, asked := time.Now(), false; time.Since(start) < 7*time.Second; time.Sleep(10 * time.Millisecond) {
-		if !asked && time.Since(start) > 4200*time.Millisecond {
-			asked = answers(b)
-		}
-		if n := a.Stats().Instances; n != 2 {
-			t.Fatalf("%v after the loss: got count %d; want 2", time.Since(start), n)
-		}
-	}
-}
-
 // The script on values that the store has not written, and at its bounds.
 func TestInstancesScript(t *testing.T) {
 	script, err := os.ReadFile("instances.lua")
@@ -396,17 +334,6 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 		!strings.Contains(line, "Instances is 3, but 5 servers use this Redis") {
 		t.Errorf("got %s; want a warning of 3 and 5", line)
 	}
-}
-
-// An idle store has no goroutine.
-func TestNoGoroutineWhileIdle(t *testing.T) {
-	s := startServer(t, anyRedis(t), "rl:", 0)
-	counts(t, 1, s)
-	s.stop()
-	redistest.Eventually(t, patience, "the goroutines of the store to end", func() bool {
-		stacks := make([]byte, 1<<20)
-		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "redisstore.(*Store).mark(")
-	})
 }
 
 // A panic in a hook of the client does not end the program, and the next mark is sent.

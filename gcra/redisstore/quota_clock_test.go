@@ -14,64 +14,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// The clocks of processes are wrong by seconds or years, in either direction, and jump:
-// the clock of Redis alone decides which period is current. Where a store knows nothing of
-// it yet, it asks twice.
-func TestQuotaByTheClockOfRedis(t *testing.T) {
-	client := anyRedis(t)
-	server := stopClock(t, client)
-	prefix := newPrefix()
-	skews := []time.Duration{
-		0, time.Second, -time.Second, 29 * time.Minute, -29 * time.Minute, time.Hour, -time.Hour, 2*time.Hour + time.Second, -2*time.Hour - time.Second,
-		aDay, -aDay, 40 * aDay, -40 * aDay, 10 * aYear, -10 * aYear, 250 * aYear,
-	}
-
-	const quota = 12 // of four stores
-	used := int64(0)
-	for _, skew := range skews {
-		offset := skew
-		r := newStore(t, client, config{Prefix: prefix})
-		r.SetClock(func() time.Time { return server.now().Add(offset) })
-
-		take := func(allowed bool) {
-			t.Helper()
-			c := gcratest.MustTake(t, r, hourlyQuota("s", quota))[0]
-			if allowed {
-				used++
-			}
-
-			want := gcra.Result{Allowed: allowed, Remaining: quota - used, ResetAfter: endOfHour(server.now()).Sub(server.now())}
-			if !allowed {
-				want.RetryAfter = want.ResetAfter
-			} else {
-				want.Taken = 1
-			}
-
-			if c.Result != want || !c.Period.Equal(endOfHour(server.now())) {
-				t.Fatalf("off by %v, %d used: got %+v until %v; want %+v until %v", offset, used-1, c.Result, c.Period, want, endOfHour(server.now()))
-			}
-		}
-
-		take(true)
-		take(true)
-		redistest.Eventually(t, patience, "both to be counted", func() bool { return r.Stats().Batches >= 2 })
-		calls := r.Stats().Batches
-		if calls > 3 {
-			t.Errorf("off by %v: got %d calls for 2 charges; want one each, and one more at first if the clock is off by more than a period", offset, calls)
-		}
-		offset -= 3 * aDay // jumps
-		take(true)
-
-		if used == quota {
-			take(false)
-			server.advance(endOfHour(server.now()).Sub(server.now()) - gcratest.Tick)
-			take(false)
-			server.advance(gcratest.Tick)
-			used = 0
-		}
-	}
-}
-
 // Redis admits what the calendar on the wall says, to the tick, by its own clock, whatever
 // the clock of the process says.
 func TestQuotaIsTheCalendars(t *testing.T) {
@@ -214,21 +156,5 @@ func TestGrantOfAClockAhead(t *testing.T) {
 		if err != nil || peek.Remaining != want || peek.ResetAfter > 366*aDay {
 			t.Errorf("a clock %d years ahead: got %+v, %v; want %d of 10 left, until the year ends", years, peek, err, want)
 		}
-	}
-}
-
-// What such a grant says of the period before is not taken for the next one.
-func TestGrantOfAClockAheadLeavesTheNextPeriod(t *testing.T) {
-	t.Parallel()
-	client := redistest.Start(t).Client()
-	cfg := config{Prefix: newPrefix(), DenialTTL: time.Second}
-	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
-	r.SetClock(func() time.Time { return time.Now().AddDate(1, 0, 0) })
-	c := gcra.Charge{Subject: "s", Policy: "q", Limit: gcra.Quota(10, gcra.Yearly), Cost: 10}
-	gcratest.MustTake(t, other, c)
-	c.Cost = 1
-	whenReporting(t, client, 1, func() { granted(t, r, 1, c) })
-	if got := gcratest.MustTake(t, r.Local(1), c)[0].Result; !got.Allowed {
-		t.Errorf("got %+v; want a unit of the next year", got)
 	}
 }

@@ -63,8 +63,7 @@ const errTryAgain = errorReply("TRYAGAIN Multiple keys request during rehashing 
 // bySubjectWith returns a store on a server of kind BySubject, with the hook.
 func bySubjectWith(t *testing.T, hook answerHook) *redisstore.Store {
 	t.Helper()
-	url := routing(t, byTag, redistest.Start(t), redistest.Start(t))
-	client := patientClient(t, strings.TrimPrefix(url, "redis://"))
+	client := patientClient(t, redistest.NewFirstKeyProxy(t).Addr)
 	client.AddHook(hook)
 	r := settled(t, newStore(t, client, config{Logger: quiet}))
 	return r

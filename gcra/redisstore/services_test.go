@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/gcra/storetest"
@@ -74,6 +75,16 @@ func TestServicesThatWork(t *testing.T) {
 			})
 
 			t.Run("processes", func(t *testing.T) { exactlyTwentyOfProcesses(t, url) })
+			t.Run("grants of an outage", func(t *testing.T) {
+				r := openStore(t, url, config{Timeout: patience})
+				gcratest.MustTake(t, r, plenty)
+				for i := range 300 {
+					granted(t, r, 0, hourly(fmt.Sprint("grant ", i), 10))
+				}
+				redistest.Eventually(t, patience, "the grants to be charged", func() bool {
+					return answers(r) && r.Stats().ReportedUnits == 300
+				})
+			})
 			t.Run("Ping", func(t *testing.T) {
 				if err := openStore(t, service.URL(), config{}).Ping(t.Context()); err != nil {
 					t.Errorf("got %v; want nil", err)
@@ -88,7 +99,8 @@ func TestServicesThatWork(t *testing.T) {
 // and an address.
 func firstCalls(t *testing.T, url string) {
 	const callers, calls, admissions = 64, 50, 20
-	r := openStore(t, url, config{Timeout: patience})
+	log := new(diagtest.Text)
+	r := openStore(t, url, config{Timeout: patience, Logger: log.Logger()})
 
 	var failed atomic.Int64
 	check := func(err error) {
@@ -111,6 +123,9 @@ func firstCalls(t *testing.T, url string) {
 
 	if n := failed.Load(); n > 0 {
 		t.Errorf("%d of %d calls failed; want none", n, callers*calls+admissions)
+	}
+	if lines := log.Lines(""); len(lines) > 0 {
+		t.Errorf("got log lines %q; want none", lines)
 	}
 	for _, s := range r.Stats().Servers {
 		if s.Kind != redisstats.BySubject {

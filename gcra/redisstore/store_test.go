@@ -119,22 +119,6 @@ func TestStoreIsTheModel(t *testing.T) {
 	})
 }
 
-// A key is the prefix, the subject in braces and the policy.
-func TestKeys(t *testing.T) {
-	client := anyRedis(t)
-	for _, tt := range []struct{ prefix, want string }{
-		{"", "rl:{ip:192.0.2.7}:login"},
-		{"app1:", "app1:{ip:192.0.2.7}:login"},
-		{"v=2 ", "v=2 {ip:192.0.2.7}:login"},
-	} {
-		r := storeOn(t, client, config{Prefix: tt.prefix, Timeout: patience})
-		gcratest.MustTake(t, r, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "login", Limit: gcra.PerHour(5), Cost: 1})
-		if n := client.Exists(t.Context(), tt.want).Val(); n != 1 {
-			t.Errorf("prefix %q: got keys %q; want %q", tt.prefix, redistest.Keys(t, client, ""), tt.want)
-		}
-	}
-}
-
 // New and Open return an error for each mistake, with the field, its value and what would be right.
 func TestMistakes(t *testing.T) {
 	client := newClient(t, &redis.Options{Addr: "127.0.0.1:1"})

@@ -102,30 +102,6 @@ func TestExpiryFollowsTheTAT(t *testing.T) {
 	}
 }
 
-// A refund brings the expiry forward: a bucket that it has filled is not kept longer
-// than others.
-func TestRefundBringsExpiryForward(t *testing.T) {
-	client := patientClient(t, redistest.Start(t).Addr)
-	r := newStore(t, client, config{})
-	for i, limit := range []gcra.Limit{gcra.PerSecond(100), gcra.PerSecond(1), gcra.PerSecond(1).WithBurst(20)} {
-		c := gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1}
-		gcratest.MustTake(t, r, c)
-		if err := r.Refund(t.Context(), []gcra.Charge{c}); err != nil {
-			t.Fatal(err)
-		}
-		key := r.Prefix() + "{" + c.Subject + "}:p"
-		tat, err := client.Get(t.Context(), key).Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		expires, err := redistest.ExpireTime(t.Context(), client, key)
-		if late := expires - sinceUnix(tat); err != nil || late < 0 || late > 10*time.Second {
-			t.Errorf("%v: expires %v after its bucket is full, %v; want 0 to 10s", limit, late, err)
-		}
-	}
-}
-
 // A key whose TTL was removed gets one again as soon as its TAT reaches the next 10
 // seconds.
 func TestKeyWithoutTTL(t *testing.T) {
@@ -147,33 +123,6 @@ func TestKeyWithoutTTL(t *testing.T) {
 				t.Errorf("got TTL %v after 10 seconds; want one", ttl)
 			}
 		})
-	}
-}
-
-// After any calls, every key has a TTL.
-func TestKeysExpire(t *testing.T) {
-	client := anyRedis(t)
-
-	r := newStore(t, client, config{})
-	limits := []gcra.Limit{gcra.PerSecond(100_000), gcra.PerSecond(3), gcra.PerDay(2)}
-	for i := range 300 {
-		charges := []gcra.Charge{
-			{Subject: fmt.Sprint(i % 7), Policy: "a", Limit: limits[i%3], Cost: int64(i % 3), Peek: i%3 == 0},
-			{Subject: fmt.Sprint(i % 5), Policy: "b", Limit: limits[(i+1)%3], Cost: 1, Shadow: i%2 == 0},
-		}
-		if _, err := gcratest.TakeOrRefund(t.Context(), r, charges, i%11 == 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	keys := redistest.Keys(t, client, r.Prefix())
-	if len(keys) == 0 {
-		t.Error("got no keys")
-	}
-	for _, key := range keys {
-		if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
-			t.Errorf("%s has no TTL", key)
-		}
 	}
 }
 
@@ -287,33 +236,6 @@ func TestDamagedValues(t *testing.T) {
 					t.Errorf("%q: got %q with TTL %v after charges; want a plain integer with a TTL", value, text, ttl)
 				}
 			}
-		})
-	}
-}
-
-// A damaged value causes no error, and changes no other request of its batch.
-func TestDamagedValuesInABatch(t *testing.T) {
-	for name, client := range map[string]redis.UniversalClient{"server": redistest.Any(t), "cluster": redistest.StartCluster(t).Client()} {
-		t.Run(name, func(t *testing.T) {
-			r := newStore(t, client, config{})
-			ctx := t.Context()
-			gcratest.MustTake(t, r, hourly("first", 20)) // loads the topology
-
-			for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
-				if err := client.Set(ctx, r.Prefix()+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-
-			if err := client.LPush(ctx, r.Prefix()+"{6}:p", "a", "list").Err(); err != nil {
-				t.Fatal(err)
-			}
-			redistest.Together(200, func(i int) {
-				res, err := gcra.Take(ctx, r, hourly(fmt.Sprint(i), 20))
-				if err != nil || i > 6 && !res.Allowed {
-					t.Errorf("caller %d: got %+v, %v; want no error, and a full bucket from 7 on", i, res, err)
-				}
-			})
 		})
 	}
 }

@@ -2,12 +2,10 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -103,52 +101,6 @@ func TestOneScriptForEachNode(t *testing.T) {
 	}
 }
 
-// Masters without memory answer a script for several slots with an error, and count as
-// failed. When they have memory again, their batches are one script again.
-func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	if !runsFlags(t, cluster.Nodes[0]) {
-		t.Skip("needs a server that runs scripts for several slots, such as Redis 7.0")
-	}
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Timeout: patience, DenialTTL: -1, Logger: quiet})
-	exactlyTwenty(t, r, 0)
-
-	setMemory := func(bytes string) {
-		for _, node := range cluster.Nodes {
-			do(t, node, "config set maxmemory "+bytes)
-		}
-	}
-
-	setMemory("1")
-	var unavailable atomic.Int64
-	redistest.Together(400, func(caller int) {
-		for call := range 20 {
-			switch _, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("full ", caller, call), 20)}); {
-			case errors.Is(err, redisstore.ErrUnavailable):
-				unavailable.Add(1)
-			case err == nil || !strings.Contains(err.Error(), "OOM"):
-				t.Errorf("without memory: got %v; want OOM", err)
-			}
-		}
-	})
-
-	if unavailable.Load() == 0 {
-		t.Error("got no ErrUnavailable without memory; want the breakers to open")
-	}
-	setMemory("0")
-	for n := range 30 {
-		redistest.Eventually(t, patience, "an answer", func() bool {
-			_, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("back ", n), 20)})
-			return err == nil
-		})
-	}
-
-	if n := scriptsForMany(t, cluster, r); n > fewScripts {
-		t.Errorf("got %d scripts after the outage; want one for all that wait, at most %d", n, fewScripts)
-	}
-}
-
 // runsFlags reports whether a server runs scripts with flags: Redis 7.0 and newer.
 func runsFlags(t *testing.T, s *redistest.Server) bool {
 	t.Helper()
@@ -160,69 +112,6 @@ type errorReply string
 
 func (e errorReply) Error() string { return string(e) }
 func (errorReply) RedisError()     {}
-
-// onScriptsForMany has f answer all scripts for several slots, and counts them.
-func onScriptsForMany(t *testing.T, cluster *redistest.Cluster, f func() error) (r *redisstore.Store, scripts *atomic.Int64) {
-	t.Helper()
-	scripts = new(atomic.Int64)
-	o := cluster.Options()
-	o.ReadTimeout = patience
-	client := redis.NewClusterClient(o)
-	t.Cleanup(func() { client.Close() })
-
-	client.OnNewNode(func(node *redis.Client) {
-		node.AddHook(scriptHook(func(cmd redis.Cmder) error {
-			if cmd.Args()[2] != 0 {
-				return nil
-			}
-			scripts.Add(1)
-			return f()
-		}))
-	})
-
-	return newStore(t, client, config{}), scripts
-}
-
-// Redis 7.4 may answer so while a slot moves. Later scripts for several slots are answered,
-// so they are not left out for a minute.
-func TestScriptForManySlotsWhileASlotMoves(t *testing.T) {
-	t.Parallel()
-	r, scripts := onScriptsForMany(t, redistest.StartCluster(t), func() error {
-		return errorReply("ERR Script attempted to access a non local key in a cluster node script: 41fa, on @user_script:78.")
-	})
-	gcratest.MustTake(t, r, hourly("first", 20))
-	exactlyTwenty(t, r, 0)
-	before := scripts.Load()
-	exactlyTwenty(t, r, 1)
-	if n := scripts.Load() - before; before == 0 || n == 0 {
-		t.Errorf("got %d scripts for several slots, and %d more after the errors; want some each", before, n)
-	}
-}
-
-// A server that answers a script for several slots with an error gets the next one a
-// minute later.
-func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	r, scripts := onScriptsForMany(t, redistest.StartCluster(t), func() error {
-		return errorReply("ERR Error running script: Script killed by user with SCRIPT KILL. script: 41fa, on @user_script:1.")
-	})
-	var later atomic.Int64
-	r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
-	gcratest.MustTake(t, r, hourly("first", 20))
-
-	exactlyTwenty(t, r, 0)
-	before := scripts.Load()
-	exactlyTwenty(t, r, 1)
-	if n := scripts.Load() - before; before == 0 || n > 0 {
-		t.Errorf("got %d scripts for several slots, and %d more at once; want some and no more", before, n)
-	}
-	later.Store(int64(2 * time.Minute))
-	exactlyTwenty(t, r, 2)
-
-	if scripts.Load() == before {
-		t.Error("got no script for several slots after two minutes; want one")
-	}
-}
 
 // A script that was answered with an error may have charged all the same. Then it is not sent again: its callers get the
 // error, and the next scripts are for one subject each.
@@ -350,62 +239,6 @@ func TestScriptOnAWrongNode(t *testing.T) {
 	for n := range 30 {
 		if got := spent(t, r, fmt.Sprint("0 ", n), 20); got != 19 {
 			t.Errorf("subject %d after a refund: got %d spent; want 19", n, got)
-		}
-	}
-}
-
-// While a master and its replica change places under load, no charge is lost or made
-// twice: the failover is orderly, so no write is lost either. On a busy machine nodes
-// may lose sight of each other, and answer CLUSTERDOWN for a while.
-func TestFailoverUnderBatchesForManySlots(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Timeout: patience, DenialTTL: -1, Logger: quiet})
-	gcratest.MustTake(t, r, hourly("first", 20))
-	limit := gcra.Limit{Count: 1, Per: 5 * time.Minute, Burst: 100_000}
-	const subjects = 50
-	var allowed [subjects]atomic.Int64
-
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		redistest.Together(32, func(caller int) {
-			for i := caller; ctx.Err() == nil; i++ {
-				n := i % subjects
-				res, err := gcra.Take(t.Context(), r, gcra.Charge{Subject: fmt.Sprint(n), Policy: "p", Limit: limit, Cost: 1})
-				switch {
-				case err != nil && !strings.Contains(err.Error(), "CLUSTERDOWN") && !errors.Is(err, redisstore.ErrUnavailable):
-					t.Error(err)
-				case err == nil && res.Allowed:
-					allowed[n].Add(1)
-				}
-			}
-		})
-	}()
-
-	replica := cluster.Nodes[3].Client()
-	redistest.Eventually(t, patience, "the failover", func() bool {
-		// An error while one is under way, which may have to be begun again.
-		_ = replica.Do(t.Context(), "cluster", "failover").Err()
-		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "role:master")
-	})
-
-	before := r.Stats().Operations
-	redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Operations > before+1000 })
-	stop()
-	<-done
-
-	for n := range allowed {
-		var peek gcra.Result
-		redistest.Eventually(t, patience, "an answer", func() (ok bool) {
-			var err error
-			peek, err = gcra.Peek(t.Context(), r, gcra.Charge{Subject: fmt.Sprint(n), Policy: "p", Limit: limit})
-			return err == nil
-		})
-
-		if got, want := limit.Burst-peek.Remaining, allowed[n].Load(); got != want {
-			t.Errorf("subject %d: got %d spent; want %d, as were allowed", n, got, want)
 		}
 	}
 }

@@ -154,6 +154,12 @@ func NewTaglessProxy(t testing.TB) *Service {
 	})
 }
 
+// NewRouter is a proxy that sends each command to the server that route returns for its first key. It returns the URL.
+func NewRouter(t testing.TB, route func(key string) int, servers ...*Server) (url string) {
+	t.Helper()
+	return newFront(t, &front{servers: servers, route: route, answer: withoutClusterAPI}).URL()
+}
+
 // NewHelloCloser is a proxy for one server that closes the connection on HELLO, as twemproxy does
 // with each command that is not in its list.
 // https://github.com/twitter/twemproxy/blob/master/notes/redis.md
