@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 
-	want(t, 1, append(args, "--format", "github"), "::error file="+name+",line=2,col=25::key is \"clint\"; want client or user (did you mean client?)\n")
+	want(t, 1, append(args, "--format", "github"), "::error file="+name+",line=2,col=25::key is \"clint\"; want client or user\n")
 }
 
 // Names that the command does not know count as right, unless flags list those that the

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/seed-e377111c/ratelimit/internal/spelling"
 )
 
 // maxLength is the longest pattern in bytes: longer than any real route, and cheap to parse.
@@ -22,9 +21,8 @@ var methods = []string{
 
 // typo returns an error for a pattern that was meant to be another one. A ServeMux accepts most of them.
 func typo(method, host, path string) error {
-	// One letter in three may differ, so QUERY, PROPFIND, PURGE and LINK are no typos.
-	near, ok := spelling.Closest(methods, method)
-	misspelt := ok && near != method && 3*spelling.Distance(near, method) <= len(near)
+	// QUERY, PROPFIND, PURGE and LINK are none.
+	misspelt := !slices.Contains(methods, method) && slices.ContainsFunc(methods, func(m string) bool { return near(m, method) })
 	star := strings.IndexByte(path, '*')
 	switch {
 	case misspelt, method != strings.ToUpper(method), strings.ContainsAny(method, "*,|/"), method == "ANY", method == "ALL":
@@ -37,6 +35,18 @@ func typo(method, host, path string) error {
 		return errors.New(`"*" stands only at the end, and {name} for a segment`)
 	}
 	return nil
+}
+
+// near reports whether one letter more, one less, another one, or two in the other order make a into b.
+func near(a, b string) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	swapped := len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
+	return swapped || len(a) <= 1 && len(b) <= 1
 }
 
 // validate returns an error for a pattern that a ServeMux accepts but that matches no request: with

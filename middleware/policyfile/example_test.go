@@ -58,8 +58,8 @@ policies:
 	fmt.Println(err)
 	// Output:
 	// policies.yaml:3:5: the policy has no limit; want limit or plans
-	// policies.yaml:4:10: key is "clint"; want client (did you mean client?)
-	// policies.yaml:5:5: field "limt" is unknown; want name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure (did you mean limit?)
+	// policies.yaml:4:10: key is "clint"; want client
+	// policies.yaml:5:5: field "limt" is unknown; want name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure
 	// policies.yaml:6:5: shadow is empty; want true or false without quotes, or leave it out
 }
 

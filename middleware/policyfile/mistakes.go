@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/seed-e377111c/ratelimit/internal/spelling"
 )
 
 // position is a line and a column, both from 1. The column counts characters.
@@ -75,18 +73,14 @@ func (p position) within(lines [][]byte) position {
 	return p
 }
 
-// oneOf lists names, and the one closest to the written name: "a, b or c (did you
-// mean b?)".
-func oneOf(names []string, written string) string {
+// oneOf lists names: "a, b or c".
+func oneOf(names []string) string {
 	if len(names) == 0 {
 		return "a registered name, and this program registers none"
 	}
 	list := strings.Join(names, ", ")
 	if last := len(names) - 1; last > 0 {
 		list = strings.Join(names[:last], ", ") + " or " + names[last]
-	}
-	if name, ok := spelling.Closest(names, written); ok {
-		list += " (did you mean " + name + "?)"
 	}
 	return list
 }

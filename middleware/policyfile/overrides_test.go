@@ -215,8 +215,8 @@ func TestOverrideMistakes(t *testing.T) {
 		one("overrides: [a, 7]"): {`5:15: the override is "a"; want ` + wantOne, "5:18: the override is 7; want " + wantOne},
 		one("overrides: [{}]"):   {"5:15: the override is empty; want " + wantOne},
 		one("overrides: [*a]"):   {"5:15: the override is an alias (*), which is not supported; want " + wantOne},
-		one("override: []"):      {`5:3: field "override" is unknown; want name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure (did you mean overrides?)`},
-		one("overrides: [{limits: 1/second, limit: none, subjects: [a]}]"): {`5:16: field "limits" is unknown; want limit or subjects (did you mean limit?)`},
+		one("override: []"):      {`5:3: field "override" is unknown; want name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure`},
+		one("overrides: [{limits: 1/second, limit: none, subjects: [a]}]"): {`5:16: field "limits" is unknown; want limit or subjects`},
 		one("overrides: [{limit: 1/second, subjects: [a], limit: none}]"):  {`5:48: "limit" is repeated, it is first in line 5; want it once`},
 
 		one("overrides: [{limit: , subjects: [a]}]"):                     {"5:16: limit is empty; want " + wantLimit},

@@ -63,7 +63,7 @@ func readPolicy(v value, funcs Funcs) *entry {
 
 	if !v.fields(e.found,
 		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
-		field{"key", oneOf(slices.Sorted(maps.Keys(funcs.Keys)), ""), true, e.readKey},
+		field{"key", oneOf(slices.Sorted(maps.Keys(funcs.Keys))), true, e.readKey},
 		field{"anonymous", "share or skip", false, func(v value) {
 			e.SkipAnonymous, _ = choose(v, map[string]bool{"share": false, "skip": true})
 		}},
@@ -140,7 +140,7 @@ func (e *entry) readCost(v value) {
 	}
 
 	if names := slices.Sorted(maps.Keys(e.funcs.Costs)); len(names) > 0 {
-		v.want += ", or " + oneOf(names, name)
+		v.want += ", or " + oneOf(names)
 	}
 	if cost, ok := v.integer(1); ok {
 		e.cost, e.outline.Cost = cost, strconv.FormatInt(cost, 10)
@@ -198,7 +198,7 @@ func (e *entry) readPlans(v value) {
 		name := plan.name
 		plan.name, plan.want = "plan "+quoted(name), limitForm+", or none"
 		if n := e.funcs.names; n != nil && n.Plans != nil && !slices.Contains(n.Plans, name) {
-			v.addf(plan.key, "plan is %s; want %s", quoted(name), oneOf(n.Plans, name))
+			v.addf(plan.key, "plan is %s; want %s", quoted(name), oneOf(n.Plans))
 		}
 		if limit := e.parseLimit(plan); limit != (gcra.Limit{}) {
 			e.plans[name] = limit

@@ -119,7 +119,7 @@ func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 // Parse is Load for data that has been read already; name is the file's name in
 // errors. The error is an [errors.Join] of the mistakes, in the order of the lines:
 //
-//	policies.yaml:7:10: key is "clint"; want client or user (did you mean client?)
+//	policies.yaml:7:10: key is "clint"; want client or user
 func Parse(name string, data []byte, funcs Funcs) ([]middleware.Policy, error) {
 	entries, err := readAll(name, data, funcs)
 	if err != nil {

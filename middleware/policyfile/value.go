@@ -62,7 +62,7 @@ func choose[T any](v value, options map[string]T) (option T, ok bool) {
 	if option, ok = options[name]; ok && isText {
 		return option, true
 	}
-	v.want = oneOf(slices.Sorted(maps.Keys(options)), name)
+	v.want = oneOf(slices.Sorted(maps.Keys(options)))
 	v.reject()
 	return option, false
 }
@@ -126,7 +126,7 @@ func (v value) fields(found map[string]value, fields ...field) bool {
 			for _, f := range fields {
 				names = append(names, f.name)
 			}
-			v.addf(v.key, "field %s is unknown; want %s", quoted(v.name), oneOf(names, v.name))
+			v.addf(v.key, "field %s is unknown; want %s", quoted(v.name), oneOf(names))
 			continue
 		}
 

@@ -215,7 +215,7 @@ func TestWatchMistakes(t *testing.T) {
 		}
 
 		want := []string{
-			path + `:3:8: key is "usr"; want client or user (did you mean user?)`,
+			path + `:3:8: key is "usr"; want client or user`,
 			path + `:4:10: limit is "5/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`,
 		}
 		if got := joinedErrors(w.report()); !slices.Equal(got, want) {
