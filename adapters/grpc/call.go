@@ -113,7 +113,7 @@ func details(d *Decision) (list []protoadapt.MessageV1) {
 // metadata.
 type stream struct {
 	grpc.ServerStream
-	ctx  context.Context //nolint:containedctx // a ServerStream has one
+	ctx  context.Context // a ServerStream has one
 	call *call
 }
 

@@ -125,5 +125,5 @@ func (i *Inspector) post(w http.ResponseWriter, r *http.Request, format string) 
 func writeText(w http.ResponseWriter, status int, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, line) //nolint:gosec // text/plain with nosniff
+	_, _ = fmt.Fprintln(w, line) // text/plain with nosniff
 }

@@ -23,7 +23,7 @@ var contentPolicy = "default-src 'none'; style-src 'sha256-" + base64.StdEncodin
 var styleSum = sha256.Sum256([]byte(pageCSS))
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"css":    func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // our own file
+	"css":    func() template.CSS { return template.CSS(pageCSS) }, // our own file
 	"number": number,
 	"share":  share,
 	"human":  human,

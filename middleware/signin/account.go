@@ -94,7 +94,7 @@ func jsonFields(r *http.Request) url.Values {
 
 // formFields returns the fields of the body's form, or nil if it has none.
 func formFields(r *http.Request) url.Values {
-	if r.ParseForm() != nil || contentType(r) == "multipart/form-data" && r.ParseMultipartForm(maxBody) != nil { //nolint:gosec // bounded
+	if r.ParseForm() != nil || contentType(r) == "multipart/form-data" && r.ParseMultipartForm(maxBody) != nil { // bounded
 		return nil
 	}
 	return r.PostForm

@@ -116,5 +116,5 @@ func problem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Del("Content-Length") // set for another response
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"title": http.StatusText(status), "detail": detail}) //nolint:errchkjson // gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"title": http.StatusText(status), "detail": detail}) // gone
 }

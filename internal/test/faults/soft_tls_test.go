@@ -30,7 +30,7 @@ func TestFault107CertificateExpires(t *testing.T) {
 	certs := redistest.NewCertificates(t)
 	server := redistest.StartTLS(t, certs)
 	unverified := server.Options()
-	unverified.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it changes the certificate
+	unverified.TLSConfig = &tls.Config{InsecureSkipVerify: true} // it changes the certificate
 
 	control := closing(t, redis.NewClient(unverified))
 	renew := func(expires time.Time) {

@@ -46,7 +46,7 @@ func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 		Missing(t, "nginx")
 	}
 
-	dir, err := os.MkdirTemp("", "nginx") //nolint:usetesting // t.TempDir may be too long for the path of a socket
+	dir, err := os.MkdirTemp("", "nginx") // t.TempDir may be too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -306,7 +306,7 @@ func TestRandomMounts(t *testing.T) {
 
 	drawn, served := 0, 0
 	for seed := first; seed < first+int64(sites); seed++ {
-		r := random{rand.New(rand.NewPCG(uint64(seed), 0))} //nolint:gosec // a failure is repeated by its seed
+		r := random{rand.New(rand.NewPCG(uint64(seed), 0))} // a failure is repeated by its seed
 		by := -1
 		s, ok := r.site(limiter, func(i int) { by = i })
 		if !ok {

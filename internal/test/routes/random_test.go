@@ -271,7 +271,7 @@ func TestRandomRouters(t *testing.T) {
 
 			requests, expected, excluded := 0, 0, 0
 			for seed := range routers {
-				r := random{rand.New(rand.NewPCG(uint64(seed), uint64(number)))} //nolint:gosec // a failure is repeated by its seed
+				r := random{rand.New(rand.NewPCG(uint64(seed), uint64(number)))} // a failure is repeated by its seed
 				var shapes []shape
 				var routes []route
 

@@ -148,7 +148,7 @@ func TestMargin(t *testing.T) {
 // seconds, and the margin 0.9 seconds, more than a busy machine delays a request; in the long form they are 5
 // seconds and a minute, and the margin is the default. Evenly spaced requests are sent in the long form only:
 // every pause of a busy machine brings some of them together.
-func TestStrictServer(t *testing.T) { //nolint:tparallel // not beside the others, see TestMain
+func TestStrictServer(t *testing.T) { // not beside the others, see TestMain
 	short, minute, n, margin, tried := gcra.PerSecond(25), gcra.Limit{Count: 75, Per: 3 * time.Second}, int64(105), 0.9, recipes[:2]
 	if long {
 		short, minute, n, margin, tried = gcra.Limit{Count: 25, Per: 5 * time.Second}, gcra.PerMinute(300), 325, 0, recipes

@@ -12,7 +12,7 @@ import (
 // Several processes call a partner that allows one call a second. The partner counts the calls, while the
 // callers lose patience, a process is killed, or Redis fails. In the short form a second is 100 ms. The clocks
 // of the processes have no row: TestFault36ApplicationClockDoesNotMatter has them.
-func TestTurns(t *testing.T) { //nolint:tparallel // not beside the others, see TestMain
+func TestTurns(t *testing.T) { // not beside the others, see TestMain
 	second, processes := 100*time.Millisecond, 3
 	if long {
 		second, processes = time.Second, 6

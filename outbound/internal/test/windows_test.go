@@ -14,7 +14,7 @@ import (
 // Their limits are those of docs/outbound.md, with Per longer by 1 %. GCRA with the default burst is
 // there to compare: it allows the burst and the count in one window. In the short form the windows are one and
 // three seconds, and Per is longer by 0.9.
-func TestWindows(t *testing.T) { //nolint:tparallel // not beside the others, see TestMain
+func TestWindows(t *testing.T) { // not beside the others, see TestMain
 	const processes, callers = 4, 5
 	short, minute, margin, on, off := gcra.PerSecond(25), gcra.Limit{Count: 75, Per: 3 * time.Second}, 1.9, 3*time.Second, time.Second
 	if long {

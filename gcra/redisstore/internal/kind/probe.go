@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -140,7 +141,7 @@ func scriptSeen(err error) seen {
 		return crossSlot
 	case rediskit.IsReply(err):
 		return refused
-	case err == nil, err == redis.Nil: // the first key had no value
+	case err == nil, errors.Is(err, redis.Nil): // the first key had no value
 		return ran
 	}
 	return silent

@@ -149,7 +149,7 @@ func TestContextOfACall(t *testing.T) {
 			if err := ctx.Err(); err != nil {
 				t.Errorf("bounds calls %v: got %v before the deadline; want none", bounds, err)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if ended := errors.Is(ctx.Err(), context.DeadlineExceeded); ended != bounds || (ctx.Done() != nil) != bounds {
 				t.Errorf("bounds calls %v: got %v at the deadline; want that it ends: %v", bounds, ctx.Err(), bounds)
