@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -10,10 +11,19 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
-// policyFile is a valid file of policies.
+// policyFile is the policies of a file, or what servers say of theirs.
 type policyFile struct {
-	policies []middleware.Policy
-	outlines []policyfile.Outline // of each
+	policies  []middleware.Policy
+	outlines  []policyfile.Outline // of each
+	functions []bool               // a function decides about the limit; only of servers
+
+	from  string // who says so; "" if nobody does
+	notes []string
+	kinds map[string][]string // of keys, by policy; only of servers
+}
+
+func (f *policyFile) notef(format string, args ...any) {
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
 // enough is more than policyfile reads.
@@ -30,7 +40,7 @@ func loadPolicies(name string, known policyfile.Names) (*policyFile, error) {
 		return nil, err
 	}
 
-	file := &policyFile{outlines: outlines}
+	file := &policyFile{outlines: outlines, functions: make([]bool, len(outlines)), from: name}
 	for _, o := range outlines {
 		file.policies = append(file.policies, o.Policy)
 	}
@@ -47,14 +57,6 @@ func readAtMost(name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// file reads the file of --policies. Without one it is nil.
-func (c *command) file() (f *policyFile, err error) {
-	if c.policies != "" {
-		f, err = loadPolicies(c.policies, policyfile.Names{})
-	}
-	return f, err
-}
-
 // limits returns the limits that a policy may apply to a subject without an override, by
 // the names of their plans; that of a limit beside plans is "".
 func (f *policyFile) limits(i int) map[string]gcra.Limit {
@@ -64,6 +66,18 @@ func (f *policyFile) limits(i int) map[string]gcra.Limit {
 		limits[""] = limit
 	}
 	return limits
+}
+
+// buckets are the limits of a policy by the bucket: rates share one, and so do quotas of one calendar.
+func buckets(limits map[string]gcra.Limit) map[gcra.Calendar]map[string]gcra.Limit {
+	all := map[gcra.Calendar]map[string]gcra.Limit{}
+	for plan, limit := range limits {
+		if all[limit.Calendar()] == nil {
+			all[limit.Calendar()] = map[string]gcra.Limit{}
+		}
+		all[limit.Calendar()][plan] = limit
+	}
+	return all
 }
 
 // limitsOf returns the limits that a policy may apply to a subject.

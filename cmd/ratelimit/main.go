@@ -2,8 +2,8 @@
 //
 //	go run ./cmd/ratelimit -h
 //
-// main.go has the root command and the exit codes, redis.go the connection, file.go the
-// policies. check.go, subject.go (peek and reset), top.go, override.go (set, ban and unset) and
+// main.go has the root command and the exit codes, redis.go the connection, file.go and
+// servers.go the policies, print.go what is printed. check.go, subject.go (peek and reset), top.go, override.go (set, ban and unset) and
 // overridelist.go (list and import) have the commands, overrideset.go what Redis has of
 // overrides. replay is a folder of its own.
 package main
@@ -32,9 +32,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 const long = `Ratelimit is the command for operators of limiters.
 
 Commands that ask Redis need --redis, or REDIS_URL, and --prefix, or
-RATELIMIT_PREFIX, unless your servers use the default. Peek, reset and replay need
---policies, or RATELIMIT_POLICIES, the file that your servers read. If your policies are in the program, write a file with the same names
-and limits, and for replay the same keys; top shows the names:
+RATELIMIT_PREFIX, unless your servers use the default. Servers say in Redis what
+their policies are. Replay needs a file of policies, and others take one by
+--policies, or RATELIMIT_POLICIES, for servers that say nothing: such as
 
   policies: [{name: client, key: any, limit: 60/minute}]
 
@@ -44,7 +44,7 @@ Overrides and bans hold on servers that follow them (Config.Override and package
 middleware/fleet). Only reset, override and ban change limits or buckets. Exit
 codes: 0, 1 if there is a problem, 2 for a wrong usage.`
 
-const examples = `  export REDIS_URL=redis://localhost:6379/0 RATELIMIT_POLICIES=policies.yaml
+const examples = `  export REDIS_URL=redis://localhost:6379/0
 
   ratelimit check policies.yaml                      # is this file right?
   ratelimit top                                      # who is limited?

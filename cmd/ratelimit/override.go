@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"os/user"
@@ -59,8 +60,7 @@ func (c *command) set() *cobra.Command {
 		Long: `Set gives a subject another limit in one policy, or no limit in one or all, until
 that ends. "default" gives it the limits that hold without overrides, as for a
 customer in a network that is banned. A limit that is lower than the present one
-needs --force, and so does any number if the present limit is not known: --policies
-has it. To deny all, use ban.`,
+needs --force, and so does any number if the present limit is not known. To deny all, use ban.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h
   ratelimit override set ip:198.51.100.7 default --for 1h
   ratelimit override set sub:alice 1000/minute --policy client --for 7d`,
@@ -169,19 +169,16 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 			return usagef("SUBJECT is %s, larger than a /%d; want --force if that is meant", e.Subject, widest)
 		}
 
-		file, err := c.file()
+		file, err := c.known(cmd.Context(), set.client, set.now)
 		if err != nil {
 			return err
 		}
-		if err := allows(file, set, &e, t.force); err != nil {
+		rows, err := c.rows(cmd.Context(), file, set, e.Subject)
+		if err != nil {
 			return err
 		}
-
-		var rows []row
-		if file != nil {
-			if rows, err = c.rows(cmd.Context(), file, set, e.Subject); err != nil {
-				return err
-			}
+		if err := allows(file, set, &e, rows, t.force); err != nil {
+			return err
 		}
 
 		if err := set.write(cmd.Context(), []overrides.Entry{e}, nil); err != nil {
@@ -200,13 +197,15 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		if all := set.find("", e.Subject); all != nil && all.Limit == overrides.Banned && e.Policy != "" && e.Limit != overrides.Banned {
 			note(cmd.OutOrStdout(), "In other policies this holds: %s", describe(all.Entry))
 		}
+		c.printNotes(cmd, file)
+		if e.Limit == overrides.Banned && network.IsValid() && len(file.kinds) > 0 {
+			file.noteAddresses(cmd)
+		}
 		switch {
-		case file != nil:
-			c.noteUnknown(cmd, e.Subject, rows)
-		case e.Policy != "":
-			note(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy, and that servers know the subject.")
-		default:
-			note(cmd.OutOrStdout(), "Without --policies it was not checked that servers know the subject.")
+		case file.from == "":
+			note(cmd.OutOrStdout(), "No server says what its policies are. Without --policies it was not checked that there is such a policy, and that servers know the subject.")
+		case !network.IsValid() || network.IsSingleIP() || network.Bits() == 64:
+			c.noteUnknown(cmd, file, e.Subject, rows)
 		}
 		return nil
 	})(cmd, nil)
@@ -214,10 +213,29 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 
 const holds = "This holds within five seconds on servers that follow overrides (package middleware/fleet)."
 
+// noteAddresses says which policies count by address, or that none does.
+func (f *policyFile) noteAddresses(cmd *cobra.Command) {
+	var by, unseen []string
+	for _, name := range f.names() {
+		switch kinds := f.kinds[name]; {
+		case slices.Contains(kinds, "ip"):
+			by = append(by, name)
+		case len(kinds) == 0:
+			unseen = append(unseen, name)
+		}
+	}
+	if note(cmd.OutOrStdout(), "Policies that count by address: %s.", cmp.Or(strings.Join(by, ", "), "none")); len(by) == 0 {
+		note(cmd.ErrOrStderr(), "warning: servers count nobody by address, so this has no effect")
+	}
+	if len(unseen) > 0 {
+		note(cmd.OutOrStdout(), "Not known, as they have had no request: %s.", strings.Join(unseen, ", "))
+	}
+}
+
 // allows returns an error if there is no such policy, or if the override is lower than the
-// present limit, or may be. The file may be nil.
-func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) error {
-	if file != nil && e.Policy != "" && file.index(e.Policy) < 0 {
+// present limit, or may be.
+func allows(file *policyFile, set *overrideSet, e *overrides.Entry, rows []row, force bool) error {
+	if file.from != "" && e.Policy != "" && file.index(e.Policy) < 0 {
 		return usagef("--policy is %q; want %s", e.Policy, oneOf(file.names()))
 	}
 
@@ -227,7 +245,7 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 		return nil
 	case e.Policy == "":
 		return usagef("--policy is missing; want the name of a policy, as one limit cannot fit all of them")
-	case file != nil:
+	case file.from != "":
 		r := row{charge: file.policies[file.index(e.Policy)].Charge(e.Subject, limit)}
 		if err := r.unfit(); err != nil {
 			return usageError{err}
@@ -240,15 +258,21 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 	present, what := map[string]gcra.Limit{}, "present limit"
 	if old := set.find(e.Policy, e.Subject); old != nil && old.Of != (gcra.Limit{}) {
 		present[""], what = old.Of, "present override"
-	} else if file == nil {
+	} else if i := file.index(e.Policy); i >= 0 {
+		present = file.limitsOf(i, e.Subject)
+		for _, r := range rows { // the bucket in use is of the subject's plan
+			if r.Policy == e.Policy && r.Plan != "" && r.inUse() {
+				present = map[string]gcra.Limit{r.Plan: r.Limit}
+			}
+		}
+	}
+	if len(present) == 0 {
 		return usagef("the present limit is not known; want --policies to compare it with, or --force")
-	} else {
-		present = file.limitsOf(file.index(e.Policy), e.Subject)
 	}
 
 	for _, plan := range slices.Sorted(maps.Keys(present)) {
 		if plan != "" {
-			what = "limit of plan " + plan
+			what = strings.Replace("limit of "+planOf(plan), "of on ", "on ", 1)
 		}
 		if lower(limit, present[plan]) {
 			return usagef("%v is lower than the %s, %v; want --force if that is meant", limit, what, present[plan])

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,23 +27,23 @@ func (c *command) peek() *cobra.Command {
 again, what it owes, and which override applies. It changes no bucket.
 
 "no bucket" means that the subject has used nothing of the limit lately, or that the
-policy does not count it: Redis and the file do not tell which. A policy with plans
-has a line for each, as Redis does not know the subject's plan, unless an override
-sets a limit.`,
-		Example: "  ratelimit peek ip:192.0.2.7 --policies policies.yaml\n  ratelimit peek sub:alice --policies policies.yaml --json",
+policy does not count it. Redis does not know a subject's plan: of a quota the
+period may tell it, and of rates peek lists the limits of all plans.`,
+		Example: "  ratelimit peek ip:192.0.2.7\n  ratelimit peek sub:alice --policies policies.yaml --json",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rows, err := c.look(cmd.Context(), args[0])
+			file, rows, err := c.look(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 
+			c.printNotes(cmd, file)
 			if c.json {
 				printJSON(cmd.OutOrStdout(), rows)
 			} else {
 				printRows(cmd.OutOrStdout(), rows)
 			}
-			c.noteUnknown(cmd, args[0], rows)
+			c.noteUnknown(cmd, file, args[0], rows)
 			return nil
 		},
 	}
@@ -61,16 +60,19 @@ func (c *command) reset() *cobra.Command {
 names, but not where an override sets no limit. On a terminal it asks first. Servers
 that have cached a denial go on denying for their DenialTTL at most, which is a second
 by default.`,
-		Example: "  ratelimit reset ip:192.0.2.7 --policies policies.yaml --policy login",
+		Example: "  ratelimit reset ip:192.0.2.7 --policy login",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rows, err := c.look(cmd.Context(), args[0])
+			file, rows, err := c.look(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if rows, err = named(rows, policies); err != nil {
 				return err
 			}
+			c.printNotes(cmd, file)
+			printRows(cmd.OutOrStdout(), rows)
+			c.noteUnknown(cmd, file, args[0], rows)
 			return c.fill(cmd, args[0], rows)
 		},
 	}
@@ -85,7 +87,8 @@ type row struct {
 	Plan       string     `json:"plan,omitempty"`
 	Shadow     bool       `json:"shadow,omitempty"`
 	Limit      gcra.Limit `json:"limit"`
-	Left       int64      `json:"left"`
+	OneOf      string     `json:"one_of,omitempty"` // the limits, if it is not known which
+	Left       *int64     `json:"left,omitempty"`
 	Debt       int64      `json:"debt,omitempty"`
 	FullAfter  float64    `json:"full_after_seconds"`
 	PeriodEnds *time.Time `json:"period_ends,omitempty"` // of a quota
@@ -119,29 +122,29 @@ func (r *row) rank() int {
 	return 0
 }
 
-// look reads the subject's buckets, in the policies of the file.
-func (c *command) look(ctx context.Context, name string) ([]row, error) {
+// look reads the subject's buckets, in the policies that are known.
+func (c *command) look(ctx context.Context, name string) (_ *policyFile, rows []row, err error) {
 	if err := overrides.CheckSubject(name); err != nil {
-		return nil, usageError{err}
+		return nil, nil, usageError{err}
 	}
 	if network, _ := subject.Network(name); network.Addr().Is4() && !network.IsSingleIP() {
-		return nil, usagef("SUBJECT is %s, a network; want an address in it: buckets are of addresses", name)
+		return nil, nil, usagef("SUBJECT is %s, a network; want an address in it: buckets are of addresses", name)
 	}
-	if c.policies == "" {
-		return nil, usagef("--policies is missing; want the file of policies that your servers read, or one with the same names and limits")
-	}
-
-	file, err := c.file()
-	if err != nil {
-		return nil, err
-	}
-
 	set, err := c.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer set.client.Close()
-	return c.rows(ctx, file, set, name)
+
+	file, err := c.known(ctx, set.client, set.now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if file.from == "" {
+		return nil, nil, usagef("no server with the prefix %s has said its policies for an hour; want --policies, a file with the same names and limits", c.prefix)
+	}
+	rows, err = c.rows(ctx, file, set, name)
+	return file, rows, err
 }
 
 // rows returns what each policy of the file has for a subject.
@@ -160,12 +163,27 @@ func (c *command) rows(ctx context.Context, file *policyFile, set *overrideSet, 
 	return rows, nil
 }
 
+// notes is where notes go: not between JSON.
+func (c *command) notes(cmd *cobra.Command) io.Writer {
+	if c.json {
+		return cmd.ErrOrStderr()
+	}
+	return cmd.OutOrStdout()
+}
+
+// printNotes says where the policies come from, and what is wrong there.
+func (c *command) printNotes(cmd *cobra.Command, f *policyFile) {
+	for _, text := range f.notes {
+		note(c.notes(cmd), "%s", plain(text))
+	}
+}
+
 // noteUnknown says that servers may know the subject or the policies by other names, unless a
 // row knows the subject.
-func (c *command) noteUnknown(cmd *cobra.Command, subject string, rows []row) {
+func (c *command) noteUnknown(cmd *cobra.Command, f *policyFile, subject string, rows []row) {
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.rank() > 0 }) {
-		note(cmd.ErrOrStderr(), "note: no bucket of %s is in use in the policies of %s: it has made no request lately, or servers know it "+
-			"or the policies by other names, which \"ratelimit top\" shows", plain(subject), plain(c.policies))
+		note(c.notes(cmd), "note: no bucket of %s is in use in the policies of %s: it has made no request lately, or servers know it "+
+			"or the policies by other names, which \"ratelimit top\" shows", plain(subject), plain(f.from))
 	}
 }
 
@@ -187,17 +205,39 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 		}
 	}
 
-	for _, plan := range slices.Sorted(maps.Keys(limits)) {
-		r := row{Policy: p.Name, Plan: plan, Shadow: p.Shadow, Limit: limits[plan], Override: override, Reason: reason}
-		if r.Limit != gcra.Unlimited() {
-			r.charge = p.Charge(subject, r.Limit)
+	function := len(limits) == 0 && f.functions[i]
+	if function {
+		limits = map[string]gcra.Limit{"": gcra.PerDay(1).WithBurst(300)} // to see when it is full again
+	}
+	for _, limits := range buckets(limits) {
+		r := row{Policy: p.Name, Shadow: p.Shadow, Override: override, Reason: reason}
+		largest := gcra.Unlimited() // which cuts off nothing of a bucket
+		for plan, limit := range limits {
+			if r.Plan, r.Limit = plan, limit; largest == gcra.Unlimited() || limit != gcra.Unlimited() && whole(limit) > whole(largest) {
+				largest = limit
+			}
+		}
+		if function || len(limits) > 1 {
+			r.Plan, r.Limit, r.OneOf = "", gcra.Limit{}, oneOfLimits(limits, function)
+		}
+		if largest != gcra.Unlimited() {
+			r.charge = p.Charge(subject, largest)
 		}
 		if err := r.unfit(); err != nil {
 			r.charge, r.Reason = gcra.Charge{}, "not valid in this policy, which follows its on_failure: "+err.Error()
 		}
 		rows = append(rows, r)
 	}
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.Plan, b.Plan) })
 	return rows
+}
+
+// whole is how long an empty bucket takes to be full, of a quota by the unit.
+func whole(l gcra.Limit) time.Duration {
+	if l.IsQuota() {
+		return time.Duration(l.Count)
+	}
+	return l.Interval() * time.Duration(l.Capacity())
 }
 
 // peekAll fills in what is left, in as few calls as the store takes.
@@ -238,7 +278,11 @@ func peekAll(ctx context.Context, store gcra.Store, rows []row) error {
 
 // set fills in what two peeks have found, the second without an end of the debt.
 func (r *row) set(c, whole gcra.Charge) {
-	r.Left, r.FullAfter = c.Result.Remaining, c.Result.ResetAfter.Seconds()
+	left := c.Result.Remaining
+	r.FullAfter = c.Result.ResetAfter.Seconds()
+	if r.OneOf == "" {
+		r.Left = &left
+	}
 	if !c.Limit.IsQuota() {
 		interval := c.Limit.Interval()
 		beyond := c.Result.ResetAfter - time.Duration(c.Limit.Capacity())*interval
@@ -249,7 +293,7 @@ func (r *row) set(c, whole gcra.Charge) {
 	ends := c.Period.UTC()
 	r.PeriodEnds = &ends
 	r.Debt = max(0, whole.Limit.Count-whole.Result.Remaining-c.Limit.Count)
-	if r.Left == c.Limit.Capacity() {
+	if left == c.Limit.Capacity() {
 		r.FullAfter = 0
 	}
 }
@@ -263,23 +307,32 @@ func printRows(w io.Writer, rows []row) {
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.rank(), a.rank()) })
 
 	for _, r := range rows {
-		name := r.Policy
+		name, limit := r.Policy, r.Limit.String()
 		if r.Plan != "" {
-			name += " (plan " + r.Plan + ")"
+			name += " (" + plain(planOf(r.Plan)) + ")"
 		}
 		if r.Shadow {
 			name += " (shadow)"
 		}
 
+		if r.OneOf != "" {
+			limit = "?"
+		}
+
 		left, owes, full := "-", "-", "-"
 		switch {
 		case r.inUse():
-			left, owes = strconv.FormatInt(r.Left, 10), strconv.FormatInt(r.Debt, 10)
+			if r.Left != nil {
+				left, owes = strconv.FormatInt(*r.Left, 10), strconv.FormatInt(r.Debt, 10)
+			}
 			full = "in " + human(time.Duration(r.FullAfter*float64(time.Second)))
 		case r.limited():
 			full = "no bucket"
 		}
-		t.add(name, r.Limit.String(), left, owes, full)
+		t.add(name, limit, left, owes, full)
+		if r.OneOf != "" {
+			t.add(plain(r.OneOf))
+		}
 
 		switch {
 		case r.Override != "" && r.Reason != "":
@@ -309,9 +362,6 @@ func named(rows []row, names []string) (some []row, err error) {
 
 // fill resets the buckets of the rows, after a question on a terminal.
 func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
-	printRows(cmd.OutOrStdout(), rows)
-	c.noteUnknown(cmd, subject, rows)
-
 	// The bucket under an override "none" is not in the row: it counts again when that ends.
 	if free := policiesOf(rows, func(r row) bool { return !r.limited() && r.Override == gcra.Unlimited().String() }); len(free) > 0 {
 		note(cmd.OutOrStdout(), "not reset, as an override sets no limit there: %s", strings.Join(free, ", "))

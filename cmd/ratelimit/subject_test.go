@@ -75,32 +75,38 @@ func TestPeek(t *testing.T) {
 		return all
 	}
 
+	left := func(r row) int64 {
+		if r.Left == nil {
+			return -1
+		}
+		return *r.Left
+	}
 	rows := peek("ip:192.0.2.7")
-	if r := rows["client"]; r.Left != 0 || r.Debt != 0 || r.FullAfter < 3500 || r.FullAfter > 3600 || r.Override != "" {
+	if r := rows["client"]; left(r) != 0 || r.Debt != 0 || r.FullAfter < 3500 || r.FullAfter > 3600 || r.Override != "" {
 		t.Errorf("client: got %+v", r)
 	}
-	if r := rows["month"]; r.Left != 0 || r.Debt != 20 || r.PeriodEnds == nil || !r.PeriodEnds.After(time.Now()) {
+	if r := rows["month"]; left(r) != 0 || r.Debt != 20 || r.PeriodEnds == nil || !r.PeriodEnds.After(time.Now()) {
 		t.Errorf("month: got %+v; want 20 owed, and when the period ends", r)
 	}
-	if r := rows["rows"]; r.Left != 0 || r.Debt != 20 || r.FullAfter < 4700 || r.FullAfter > 4800 {
+	if r := rows["rows"]; left(r) != 0 || r.Debt != 20 || r.FullAfter < 4700 || r.FullAfter > 4800 {
 		t.Errorf("rows: got %+v; want 20 owed, full in 80 minutes", r)
 	}
 
-	if rows := peek("sub:alice"); rows["planfree"].Left != 5 || rows["planpro"].Left != 57 || rows["client"].FullAfter != 0 || rows["month"].FullAfter != 0 {
-		t.Errorf("sub:alice: got %+v; want a row for each plan, and other buckets full", rows)
+	if rows := peek("sub:alice"); left(rows["plan"]) != -1 || rows["plan"].OneOf != "one of free 6/hour, pro 60/hour" || rows["plan"].FullAfter < 100 || rows["client"].FullAfter != 0 || rows["month"].FullAfter != 0 {
+		t.Errorf("sub:alice: got %+v; want a row for both plans, and other buckets full", rows)
 	}
-	if r := peek("ip:198.51.100.7")["client"]; r.Left != 15 || r.Override != "20/hour" || r.Reason != "ip:198.51.100.0/24" {
+	if r := peek("ip:198.51.100.7")["client"]; left(r) != 15 || r.Override != "20/hour" || r.Reason != "ip:198.51.100.0/24" {
 		t.Errorf("overridden: got %+v; want the override of the network", r)
 	}
 	if r := peek("ip:203.0.113.1")["client"]; r.Override != "none" || r.Limit != gcra.Unlimited() {
 		t.Errorf("not limited: got %+v", r)
 	}
 
-	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name}, "POLICY", "client", "10/hour", "in 1h", "plan (plan free)")
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name}, "POLICY", "client", "10/hour", "in 1h", "one of free 6/hour, pro 60/hour")
 
 	// First the policies that know the subject.
 	lines := strings.Split(want(t, 0, []string{"peek", "sub:alice", "--policies", name}), "\n")
-	if strings.Join(strings.Fields(lines[1]), " ") != "plan (plan free) 6/hour 5 0 in 3m" || !strings.HasPrefix(lines[2], "plan (plan pro)") || !strings.Contains(lines[3], "-     -     no bucket") {
+	if strings.Join(strings.Fields(lines[1]), " ") != "plan ? - - in 3m" || lines[2] != "  one of free 6/hour, pro 60/hour" || !strings.Contains(lines[3], "-     -     no bucket") {
 		t.Errorf("got\n%s\nwant plan first, and no bucket in the others", strings.Join(lines, "\n"))
 	}
 }
@@ -118,7 +124,7 @@ func TestUnknownSubject(t *testing.T) {
 		{"ban", "user:bob", "--for", "1h", "--policies", name},
 	} {
 		code, stdout, stderr := ran(args...)
-		if stderr = oneLine(stderr); code != 0 || stdout == "" || !strings.HasPrefix(stderr, "note: no bucket of user:") || strings.Count(stderr, "note:") != 1 || !strings.Contains(stderr, " in the policies of "+name+": ") || !strings.Contains(stderr, `which "ratelimit top" shows`) {
+		if stderr = oneLine(stdout + stderr); code != 0 || stdout == "" || !strings.Contains(stderr, "note: no bucket of user:") || strings.Count(stderr, "note:") != 1 || !strings.Contains(stderr, " in the policies of "+name+": ") || !strings.Contains(stderr, `which "ratelimit top" shows`) {
 			t.Errorf("%q: got %d and %q; want 0 and a note", args, code, stderr)
 		}
 	}
@@ -130,9 +136,11 @@ func TestUnknownSubject(t *testing.T) {
 		{"peek", "ip:203.0.113.1", "--policies", name},
 		{"ban", "sub:alice", "--for", "1h", "--policies", name},
 	} {
-		want(t, 0, args)
+		if got := want(t, 0, args); strings.Contains(got, "note:") {
+			t.Errorf("%q: got %s; want no note", args, got)
+		}
 	}
-	want(t, 0, []string{"ban", "user:carol", "--for", "1h"}, "Without --policies it was not checked that servers know the subject.")
+	want(t, 0, []string{"ban", "user:carol", "--for", "1h"}, "it was not checked", "that servers know the subject.")
 }
 
 // A policy in shadow denies nothing, so peek marks it.
@@ -146,6 +154,7 @@ func TestPeekOfAShadow(t *testing.T) {
 // A mistake says what would be right.
 func TestPeekMistakes(t *testing.T) {
 	name := file(t, sample)
+	url := redistest.Start(t).URL()
 	t.Setenv("REDIS_URL", "")
 
 	for _, tt := range []struct {
@@ -153,13 +162,13 @@ func TestPeekMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{2, []string{"peek", "ip:192.0.2.7"}, "--policies is missing; want the file"},
+		{2, []string{"peek", "ip:192.0.2.7", "--redis", url}, "no server with the prefix rl: has said its policies for an hour; want --policies, a file"},
 		{2, []string{"peek", "ip:192.0.2.7", "--policies", name}, "--redis is missing; want a URL such as redis://localhost:6379/0, or set REDIS_URL"},
 		{2, []string{"peek", "ip:192.0.2.7", "--policies", name, "--redis", "localhost:6379"}, "redis URL: "},
 		{2, []string{"peek", "192.0.2.7", "--policies", name}, `want "ip:192.0.2.7"`},
 		{2, []string{"peek", "ip:2001:db8::1", "--policies", name}, `IPv6 clients count by their network, of 64 bits or less; want one such as "ip:2001:db8::/64"`},
 		{2, []string{"peek", "", "--policies", name}, "subject is \"\""},
-		{1, []string{"peek", "ip:192.0.2.7", "--policies", file(t, "policies: []")}, "policies is empty"},
+		{1, []string{"peek", "ip:192.0.2.7", "--policies", file(t, "policies: []"), "--redis", url}, "policies is empty"},
 		{1, []string{"peek", "ip:192.0.2.7", "--policies", name, "--redis", "redis://127.0.0.1:1"}, "connection refused"},
 	} {
 		want(t, tt.code, tt.args, tt.want)

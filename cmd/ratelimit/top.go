@@ -29,13 +29,13 @@ func (c *command) top() *cobra.Command {
 		Use:   "top",
 		Short: "Who is limited? Who uses each policy most, over all servers",
 		Long: `Top lists the subjects whose buckets take longest to be full again, by policy; of
-a quota those that have used most. With --policies it also says how much of the
-limit that is, unless a plan decides that.
+a quota those that have used most. Who was denied is in the memory of each server:
+see its inspector's page.
 
 It reads all keys, some 25 at a time and with pauses, so Redis stays free for its
 servers: a million keys take some ten seconds, longer if Redis is busy or far. A
 subject of more than 64 bytes in its key is shown as its hash.`,
-		Example: "  ratelimit top --policies policies.yaml\n  ratelimit top -n 3 --every 5s",
+		Example: "  ratelimit top\n  ratelimit top -n 3 --every 5s",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -45,16 +45,12 @@ subject of more than 64 bytes in its key is shown as its hash.`,
 				return usagef("--every is %v; want a time such as 5s, or 0 for once", every)
 			}
 
-			file, err := c.file()
-			if err != nil {
-				return err
-			}
 			client, err := c.connect()
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			return c.refresh(cmd, client, file, most, every)
+			return c.refresh(cmd, client, most, every)
 		},
 	}
 
@@ -64,7 +60,7 @@ subject of more than 64 bytes in its key is shown as its hash.`,
 }
 
 // refresh prints the list once, or every so often until Ctrl-C.
-func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file *policyFile, most int, every time.Duration) error {
+func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, most int, every time.Duration) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	for {
 		s := scan{prefix: c.prefix, most: most, lists: map[listName]*list{}}
@@ -81,22 +77,25 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 		}
 
 		set := newOverrideSet(client, c.prefix)
-		if file != nil {
-			if err := set.read(ctx); err != nil {
-				return failed(client, err)
-			}
+		if err := set.read(ctx); err != nil {
+			return failed(client, err)
+		}
+		file, err := c.known(ctx, client, s.now)
+		if err != nil {
+			return err
 		}
 		lists := s.sorted(file, set)
 		if every > 0 && isTerminal(out) {
 			fmt.Fprint(out, "\x1b[H\x1b[2J") // clear
 		}
 
+		c.printNotes(cmd, file)
 		if c.json {
 			printJSON(out, lists)
 		} else {
 			printLists(out, lists, s.now)
-			if file == nil && len(lists) > 0 {
-				fmt.Fprintln(out, "\nThe units used and the limits need --policies.")
+			if file.from == "" && len(lists) > 0 {
+				note(out, "No server says what its policies are: the limits, and the units used of rates, need --policies.")
 			}
 		}
 
@@ -132,6 +131,7 @@ type list struct {
 	Policy   string `json:"policy"`
 	Calendar string `json:"calendar,omitempty"` // of quotas, such as month15
 	InUse    int    `json:"in_use"`             // subjects whose bucket is not full
+	OneOf    string `json:"one_of,omitempty"`   // the limits, if the plan decides
 	Subjects []used `json:"subjects"`
 
 	period gcra.Calendar
@@ -324,6 +324,11 @@ func (s *scan) sorted(file *policyFile, set *overrideSet) []*list {
 	})
 
 	for _, l := range lists {
+		if i := file.index(l.Policy); i >= 0 {
+			if limits := buckets(file.limits(i))[l.period]; len(limits) > 1 || file.functions[i] {
+				l.OneOf = oneOfLimits(limits, file.functions[i])
+			}
+		}
 		for i := range l.Subjects {
 			l.Subjects[i].finish(l, file, set)
 		}
@@ -333,10 +338,7 @@ func (s *scan) sorted(file *policyFile, set *overrideSet) []*list {
 
 // finish sets what is shown, with the limit if the file or an override has it.
 func (u *used) finish(l *list, file *policyFile, set *overrideSet) {
-	var limit gcra.Limit
-	if file != nil {
-		limit = file.limitOf(l.Policy, u.Subject)
-	}
+	limit := file.limitOf(l, u.Subject)
 	if e := set.find(l.Policy, u.Subject); e != nil && e.Of != (gcra.Limit{}) {
 		limit = e.Of
 	}
@@ -360,18 +362,17 @@ func (u *used) finish(l *list, file *policyFile, set *overrideSet) {
 	}
 }
 
-// limitOf returns the limit of a subject, or zero if it is not known, as with plans.
-func (f *policyFile) limitOf(policy, subject string) gcra.Limit {
-	i := f.index(policy)
+// limitOf returns the limit of a subject, or zero if it is not known, as with several plans.
+func (f *policyFile) limitOf(l *list, subject string) (only gcra.Limit) {
+	i := f.index(l.Policy)
 	if i < 0 {
 		return gcra.Limit{}
 	}
-	if limits := f.limitsOf(i, subject); len(limits) == 1 {
-		for _, limit := range limits {
-			return limit
+	if limits := buckets(f.limitsOf(i, subject))[l.period]; len(limits) == 1 {
+		for _, only = range limits {
 		}
 	}
-	return gcra.Limit{}
+	return only
 }
 
 func printLists(w io.Writer, lists []*list, now time.Time) {
@@ -390,6 +391,9 @@ func printLists(w io.Writer, lists []*list, now time.Time) {
 		}
 		fmt.Fprintf(w, ", in use by %d\n", l.InUse)
 
+		if l.OneOf != "" {
+			fold(w, "  ", "    ", plain(l.OneOf))
+		}
 		var t table
 		t.add("SUBJECT", "USED", "LIMIT", "FULL AGAIN")
 		for _, u := range l.Subjects {

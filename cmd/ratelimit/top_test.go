@@ -80,7 +80,7 @@ func TestTop(t *testing.T) {
 		t.Errorf("another prefix: got %+v", lists)
 	}
 
-	want(t, 0, []string{"top"}, "ip:192.0.2.7    -     -      in ", "\nThe units used and the limits need --policies.\n")
+	want(t, 0, []string{"top"}, "ip:192.0.2.7    -     -      in ", "No server says what its policies are: the limits, and the units used of rates, need --policies.")
 	if got := want(t, 0, []string{"top", "--policies", file(t, sample)}); strings.Contains(got, "need --policies") {
 		t.Errorf("with policies: got\n%s", got)
 	}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/published"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+// readSaid reads what servers say and their marks, unless somebody else has written more.
+var readSaid = redis.NewScript(`
+local said = redis.call('MGET', KEYS[1], KEYS[2])
+for i = 1, 2 do
+  if not said[i] or #said[i] > 40000 then said[i] = '' end
+end
+return said`)
+
+// known returns the policies of the file of --policies or, without one, those that servers say they
+// have: none if they say nothing.
+func (c *command) known(ctx context.Context, client redis.UniversalClient, now time.Time) (*policyFile, error) {
+	if c.policies != "" {
+		return loadPolicies(c.policies, policyfile.Names{})
+	}
+	said, err := readSaid.Run(ctx, client, []string{c.prefix + published.Suffix, c.prefix + "{instances}"}).StringSlice()
+	if err != nil {
+		return nil, failed(client, err)
+	}
+
+	servers, limiters, wrong := published.Read(said[0], now)
+	f := &policyFile{kinds: map[string][]string{}}
+	if wrong != nil {
+		f.notef("%v", wrong)
+	}
+	if len(servers) == 0 {
+		return f, nil
+	}
+	f.from = count(len(servers), "server")
+	f.notef("policies as %s said %s ago", f.from, human(now.Sub(servers[0].At)))
+
+	variants := map[string]map[string]int{} // by policy: what it is, and on how many servers
+	dropped := 0
+	for _, s := range servers {
+		for _, hash := range s.Limiters {
+			if limiters[hash] == nil && hash != "" {
+				dropped++
+			}
+			for _, p := range limiters[hash] {
+				f.kinds[p.Name] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(f.kinds[p.Name], p.Kinds))))
+				p.Kinds = nil
+				if variants[p.Name] == nil {
+					variants[p.Name] = map[string]int{}
+				}
+				text, _ := json.Marshal(p)
+				variants[p.Name][string(text)]++
+			}
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(variants)) {
+		f.add(variants[name])
+	}
+	if dropped > 0 {
+		f.notef("%s left out, as there is no room for more", count(dropped, "limiter"))
+	}
+	if silent := silent(said[1], servers, now); silent > 0 {
+		f.notef("%s without a word about policies", count(silent, "server"))
+	}
+	return f, nil
+}
+
+// add adds a policy that servers have in these variants, on so many of them.
+func (f *policyFile) add(variants map[string]int) {
+	all := slices.SortedFunc(maps.Keys(variants), func(a, b string) int {
+		return cmp.Or(variants[b]-variants[a], strings.Compare(a, b))
+	})
+	plans, words := map[string]gcra.Limit{}, []string{}
+	var first published.Policy
+	for i := len(all) - 1; i >= 0; i-- {
+		p, on := published.Policy{}, "on "+count(variants[all[i]], "server")
+		_ = json.Unmarshal([]byte(all[i]), &p) // it was made here
+		if first = p; p.LeftOut {
+			f.notef("%s: left out, as there is no room for more", p.Name)
+		}
+
+		limits := maps.Clone(p.Plans)
+		if limits == nil {
+			limits = map[string]gcra.Limit{}
+		}
+		if !slices.Contains(slices.Collect(maps.Values(limits)), p.Limit) && p.Limit != (gcra.Limit{}) && !p.Function {
+			limits[""] = p.Limit
+		}
+		for plan, limit := range limits {
+			if len(all) > 1 {
+				plan = strings.TrimSpace(plan + " " + on)
+			}
+			plans[plan] = limit
+		}
+		words = append(words, oneOfLimits(limits, p.Function)+" "+on)
+	}
+
+	if slices.Reverse(words); len(words) > 1 {
+		f.notef("servers disagree about %s: %s", first.Name, strings.Join(words, ", "))
+	}
+	p := middleware.Policy{Name: first.Name, Limit: first.Limit, Shadow: first.Shadow, MaxDebt: first.MaxDebt, MaxDelay: first.MaxDelay}
+	f.policies, f.outlines = append(f.policies, p), append(f.outlines, policyfile.Outline{Policy: p, Plans: plans})
+	f.functions = append(f.functions, first.Function)
+}
+
+// silent counts the servers that are running and say nothing.
+func silent(marks string, servers []published.Server, now time.Time) (n int) {
+	for mark := range strings.SplitSeq(marks, ";") {
+		id, till, _ := strings.Cut(mark, "=")
+		until, err := strconv.ParseInt(till, 10, 64)
+		says := slices.ContainsFunc(servers, func(s published.Server) bool { return s.ID == id })
+		if err == nil && now.UnixMilli() < until && !says {
+			n++
+		}
+	}
+	return n
+}
+
+// oneOfLimits lists limits: "one of free 30/minute, pro 1000/minute".
+func oneOfLimits(limits map[string]gcra.Limit, function bool) string {
+	var all []string
+	for _, plan := range slices.Sorted(maps.Keys(limits)) {
+		words := []string{plan, limits[plan].String()}
+		if strings.HasPrefix(plan, "on ") {
+			slices.Reverse(words)
+		}
+		all = append(all, strings.TrimSpace(strings.Join(words, " ")))
+	}
+	switch {
+	case function:
+		return "limit by function"
+	case len(all) > 1:
+		return "one of " + strings.Join(all, ", ")
+	}
+	return strings.Join(all, "")
+}
+
+// planOf is the name of a plan in words, unless it says on which servers it holds.
+func planOf(plan string) string {
+	if strings.HasPrefix(plan, "on ") {
+		return plan
+	}
+	return "plan " + plan
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

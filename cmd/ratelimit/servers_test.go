@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/published"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+// say makes servers say that they have these policies, one a line: "<seconds ago> <JSON>".
+func say(t *testing.T, s *redistest.Server, servers ...string) {
+	t.Helper()
+	text := "1\n"
+	for i, server := range servers {
+		ago, policies, _ := strings.Cut(server, " ")
+		var seconds int64
+		if _, err := fmt.Sscan(ago, &seconds); err != nil {
+			t.Fatal(err)
+		}
+		hash := crc32.ChecksumIEEE([]byte(policies))
+		text += fmt.Sprintf("server s%d %d %08x\nlimiter %08x %s\n", i, time.Now().Unix()-seconds, hash, hash, policies)
+	}
+	if err := s.Client().Set(t.Context(), "rl:"+published.Suffix, text, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Without a file the command knows what servers say of their policies, for an hour and while they
+// disagree, and names what it does not know.
+func TestServersSay(t *testing.T) {
+	s := server(t)
+	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerMinute(100), Cost: 40})
+	charge(t, s, gcra.Charge{Subject: "sub:alice", Policy: "rate", Limit: gcra.PerMinute(30), Cost: 10})
+	charge(t, s, gcra.Charge{Subject: "sub:alice", Policy: "month", Limit: gcra.Quota(1000, gcra.Monthly), Cost: 7})
+	charge(t, s, gcra.Charge{Subject: "sub:alice", Policy: "func", Limit: gcra.PerMinute(60), Cost: 30})
+
+	const plans = `{"name":"rate","plans":{"free":"30/minute","pro":"1000/minute"},"limit":"30/minute","kinds":["sub"]},` +
+		`{"name":"month","plans":{"free":"50/calendar day","pro":"1000/calendar month"},"kinds":["sub"]},{"name":"func","function":true}`
+	client := func(n int) string {
+		return fmt.Sprintf(`[{"name":"client","limit":"%d/minute","kinds":["ip"]},%s]`, n, plans)
+	}
+
+	say(t, s, "3500 "+client(100))
+	peek := func(subject string) []string { return []string{"peek", subject} }
+	want(t, 0, peek("ip:192.0.2.7"), "policies as 1 server said 58m", "client 100/minute 6")
+	want(t, 0, peek("sub:alice"), "rate ? - - in ", "one of free 30/minute, pro 1000/minute",
+		"month (plan pro) 1000/calendar month 993 0 in ", "func ? - - in ", "limit by function")
+	want(t, 0, []string{"top"}, "ip:192.0.2.7 40 100/minute in ", "one of free 30/minute, pro 1000/minute", "sub:alice 7 1000/calendar month")
+	want(t, 2, []string{"override", "set", "sub:alice", "900/calendar month", "--policy", "month", "--for", "1h"}, "lower than the limit of plan pro, 1000/calendar month")
+	want(t, 2, []string{"override", "set", "sub:alice", "9/minute", "--policy", "func", "--for", "1h"}, "the present limit is not known")
+	want(t, 0, []string{"override", "set", "sub:alice", "2000/calendar month", "--policy", "month", "--for", "1h"})
+	want(t, 0, []string{"override", "set", "ip:192.0.2.7", "200/minute", "--policy", "client", "--for", "1h"})
+	want(t, 0, []string{"override", "rm", "ip:192.0.2.7"})
+	want(t, 0, []string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "Policies that count by address: client.", "Not known, as they have had no request: func.")
+	want(t, 0, []string{"reset", "sub:alice"}, "sub:alice is full in: ")
+	want(t, 0, peek("sub:alice"), "rate ? - - no bucket", "func ? - - no bucket")
+
+	// Half of a roll-out. A server that has stopped counts no more, one without a word does.
+	s.Client().Set(t.Context(), "rl:{instances}", fmt.Sprintf("s0=%[1]d;old=%[1]d", time.Now().Add(time.Minute).UnixMilli()), 0)
+	say(t, s, "1 "+client(100), "2 "+client(100), "3 "+client(50), "90 "+client(10))
+	for _, args := range [][]string{peek("ip:192.0.2.7"), {"top"}, {"reset", "ip:192.0.2.7"}} {
+		want(t, 0, args, "policies as 3 servers said ", "servers disagree about client: 100/minute on 2 servers, 50/minute on 1 server",
+			"1 server without a word about policies", "one of 50/minute on 1 server, 100/minute on 2 servers")
+	}
+	want(t, 2, []string{"override", "set", "ip:192.0.2.7", "70/minute", "--policy", "client", "--for", "1h"}, "lower than the limit on 2 servers, 100/minute")
+
+	say(t, s, `0 [{"name":"user","limit":"5/minute","kinds":["sub"]},{"name":"big","left_out":true}]`)
+	code, stdout, stderr := ran("ban", "ip:192.0.2.7", "--for", "1h")
+	if code != 0 || !strings.Contains(oneLine(stdout), "big: left out") || !strings.Contains(stderr, "warning: servers count nobody by address") {
+		t.Errorf("got %d, %s and %s; want that nobody is counted by address", code, stdout, stderr)
+	}
+
+	// What anybody may have written.
+	s.Client().FlushAll(t.Context())
+	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerMinute(100), Cost: 40})
+	for _, value := range []string{"", "x", "9\n", strings.Repeat("x", 100_000), "1\n\n\nlimiter\nserver a\n", "1\nserver a 1 b\n",
+		"1\nserver a 99999999999999999 b\nlimiter b [{\"name\":\"\\u001b[2J\"}]\n"} {
+		s.Client().Set(t.Context(), "rl:"+published.Suffix, value, 0)
+		if got := want(t, 0, []string{"top"}, "No server says what its policies are"); strings.Contains(got, "\x1b") {
+			t.Errorf("%.30q: got %q", value, got)
+		}
+	}
+}
