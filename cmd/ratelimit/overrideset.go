@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -94,37 +95,51 @@ var changeText string
 
 var change = redis.NewScript(changeText)
 
-// write sets entries and takes the fields of others back, in one step of Redis, and removes
-// those that have ended. The version tells servers that something has changed.
+// part is how many entries one step changes: while Redis does that, servers wait.
+const part = 500
+
+// write sets entries and takes the fields of others back, and removes those that have ended. Each part
+// is one step of Redis: all of it or nothing. The version tells servers that something has changed.
 func (s *overrideSet) write(ctx context.Context, set []overrides.Entry, remove []string) error {
-	args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes}
+	ended := slices.Sorted(maps.Keys(s.ended))
+	for done := 0; done == 0 || done < len(set); done += part {
+		args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes}
 
-	args = append(args, len(s.ended))
-	for field, value := range s.ended {
-		args = append(args, field, value)
-	}
+		some := ended[:min(len(ended), part)]
+		ended = ended[len(some):]
+		args = append(args, len(some))
+		for _, field := range some {
+			args = append(args, field, s.ended[field])
+		}
 
-	args = append(args, len(remove))
-	for _, field := range remove {
-		args = append(args, field)
-	}
+		args = append(args, len(remove))
+		for _, field := range remove {
+			args = append(args, field)
+		}
 
-	for _, e := range set {
-		text, err := json.Marshal(e)
+		for _, e := range set[done:min(done+part, len(set))] {
+			text, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			args = append(args, e.Field(), string(text))
+		}
+
+		after, err := change.Run(ctx, s.client, []string{s.key}, args...).Int64Slice()
+		switch {
+		case err != nil:
+			err = failed(s.client, err)
+		case len(set) > 0 && after[0] > overrides.Most:
+			err = fmt.Errorf("there would be %d overrides; want at most %d: put those that stay into the file of policies", after[0], overrides.Most)
+		case len(set) > 0 && after[1] > overrides.MostBytes:
+			err = fmt.Errorf("the overrides would take %d bytes; want at most %d: fewer of them, or shorter reasons", after[1], overrides.MostBytes)
+		}
+		if err != nil && done > 0 {
+			err = fmt.Errorf("%w; the first %d of %d are set", err, done, len(set))
+		}
 		if err != nil {
 			return err
 		}
-		args = append(args, e.Field(), string(text))
-	}
-
-	after, err := change.Run(ctx, s.client, []string{s.key}, args...).Int64Slice()
-	switch {
-	case err != nil:
-		return failed(s.client, err)
-	case len(set) > 0 && after[0] > overrides.Most:
-		return fmt.Errorf("there would be %d overrides; want at most %d: put those that stay into the file of policies", after[0], overrides.Most)
-	case len(set) > 0 && after[1] > overrides.MostBytes:
-		return fmt.Errorf("the overrides would take %d bytes; want at most %d: fewer of them, or shorter reasons", after[1], overrides.MostBytes)
 	}
 	return nil
 }
