@@ -294,6 +294,7 @@ func TestStacked(t *testing.T) {
 		Key: func(*http.Request) (string, error) { return "", errors.New("no key today") }}
 
 	both := middleware.HeadersDraft6 | middleware.HeadersXRateLimit
+	all := both | middleware.HeadersDraft11
 	for _, test := range []struct {
 		name         string
 		headers      [2]middleware.Headers
@@ -312,7 +313,7 @@ func TestStacked(t *testing.T) {
 			"RateLimit-Limit: |RateLimit-Remaining: |RateLimit-Reset: |RateLimit-Policy: 9;w=60|X-RateLimit-Limit: |X-RateLimit-Reset: |Retry-After: "},
 		{"inner denies, lists", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft11}, policy("o9", 5), spent, 429,
 			`RateLimit-Policy: "spent";q=1;w=3600|RateLimit: "spent";r=0;t=3600|Retry-After: 3600`},
-		{"inner denies without fields", [2]middleware.Headers{both | middleware.HeadersDraft11, middleware.HeadersNone}, policy("o10", 5), spent, 429,
+		{"inner denies without fields", [2]middleware.Headers{all, middleware.HeadersNone}, policy("o10", 5), spent, 429,
 			"RateLimit-Limit: |RateLimit: |RateLimit-Policy: |X-RateLimit-Limit: |X-RateLimit-Reset: |Retry-After: 3600"},
 		{"inner cannot decide", [2]middleware.Headers{both, both}, policy("o11", 5), unknown, 503,
 			"RateLimit-Limit: |RateLimit-Policy: |X-RateLimit-Limit: |X-RateLimit-Reset: |Retry-After: 1"},

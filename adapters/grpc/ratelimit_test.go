@@ -1,10 +1,12 @@
 package ratelimit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -62,6 +64,7 @@ func TestWhereTheFieldsAre(t *testing.T) {
 	type duplex = grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]
 	failed := status.Error(codes.NotFound, "no such thing")
 	answers := func(context.Context, func() error) error { return nil }
+	once := ratelimit.Policy{Limit: gcra.PerHour(1)}
 	never := ratelimit.Policy{Limit: gcra.PerMinute(1), Cost: func(*http.Request) int64 { return 2 }}
 	closed := ratelimit.Policy{Limit: gcra.PerMinute(1), OnFailure: ratelimit.FailClosed}
 
@@ -70,25 +73,28 @@ func TestWhereTheFieldsAre(t *testing.T) {
 		unary     rpctest.Handler
 		duplex    func(duplex) error
 		policy    ratelimit.Policy // by default 5 a minute
-		remaining string
+		remaining string           // by default 4
 		inTrailer bool
 		pushback  string
 	}{
-		{"unary", answers, nil, ratelimit.Policy{}, "4", false, ""},
-		{"unary fails", func(context.Context, func() error) error { return failed }, nil, ratelimit.Policy{}, "4", true, ""},
-		{"unary panics", func(context.Context, func() error) error { panic("of the handler") }, nil, ratelimit.Policy{}, "4", true, ""},
-		{"unary sets the header", func(ctx context.Context, _ func() error) error { return grpc.SetHeader(ctx, sent) }, nil, ratelimit.Policy{}, "4", false, ""},
-		{"unary sends the header", func(ctx context.Context, _ func() error) error { return grpc.SendHeader(ctx, sent) }, nil, ratelimit.Policy{}, "4", true, ""},
-		{"stream without messages", nil, func(duplex) error { return nil }, ratelimit.Policy{}, "4", false, ""},
-		{"stream fails", nil, func(duplex) error { return failed }, ratelimit.Policy{}, "4", true, ""},
-		{"stream sends the header", nil, func(s duplex) error { return s.SendHeader(sent) }, ratelimit.Policy{}, "4", false, ""},
-		{"stream sends the header, then fails", nil, func(s duplex) error { return errors.Join(s.SendHeader(sent), failed) }, ratelimit.Policy{}, "4", false, ""},
-		{"stream sends, then fails", nil, func(s duplex) error { return errors.Join(s.Send(new(pb.StreamingOutputCallResponse)), failed) }, ratelimit.Policy{}, "4", false, ""},
+		{name: "unary", unary: answers},
+		{name: "unary fails", unary: func(context.Context, func() error) error { return failed }, inTrailer: true},
+		{name: "unary panics", unary: func(context.Context, func() error) error { panic("of the handler") }, inTrailer: true},
+		{name: "unary sets the header", unary: func(ctx context.Context, _ func() error) error { return grpc.SetHeader(ctx, sent) }},
+		{name: "unary sends the header", inTrailer: true,
+			unary: func(ctx context.Context, _ func() error) error { return grpc.SendHeader(ctx, sent) }},
+		{name: "stream without messages", duplex: func(duplex) error { return nil }},
+		{name: "stream fails", duplex: func(duplex) error { return failed }, inTrailer: true},
+		{name: "stream sends the header", duplex: func(s duplex) error { return s.SendHeader(sent) }},
+		{name: "stream sends the header, then fails", duplex: func(s duplex) error { return errors.Join(s.SendHeader(sent), failed) }},
+		{name: "stream sends, then fails", duplex: func(s duplex) error {
+			return errors.Join(s.Send(new(pb.StreamingOutputCallResponse)), failed)
+		}},
 
-		{"denied", answers, nil, ratelimit.Policy{Limit: gcra.PerHour(1)}, "0", true, "3600000"},
-		{"stream denied", nil, func(duplex) error { return nil }, ratelimit.Policy{Limit: gcra.PerHour(1)}, "0", true, "3600000"},
-		{"no wait helps", answers, nil, never, "", true, "-1"},
-		{"not decided", answers, nil, closed, "", true, "1000"},
+		{name: "denied", unary: answers, policy: once, remaining: "0", inTrailer: true, pushback: "3600000"},
+		{name: "stream denied", duplex: func(duplex) error { return nil }, policy: once, remaining: "0", inTrailer: true, pushback: "3600000"},
+		{name: "no wait helps", unary: answers, policy: never, remaining: "none", inTrailer: true, pushback: "-1"},
+		{name: "not decided", unary: answers, policy: closed, remaining: "none", inTrailer: true, pushback: "1000"},
 	} {
 		store := doubles.NewStore()
 		policy := ratelimit.Policy{Name: "minute", Key: key("k"), Limit: gcra.PerMinute(5)}
@@ -104,7 +110,7 @@ func TestWhereTheFieldsAre(t *testing.T) {
 		do := map[bool]func(context.Context, *grpc.ClientConn) answer{true: call, false: converse}[test.unary != nil]
 		store.Fails.Store(policy.OnFailure == ratelimit.FailClosed)
 		a := do(t.Context(), conn)
-		if test.pushback == "3600000" {
+		if test.remaining == "0" { // the second call is denied
 			a = do(t.Context(), conn)
 		}
 
@@ -112,8 +118,10 @@ func TestWhereTheFieldsAre(t *testing.T) {
 		if test.inTrailer {
 			with, without = without, with
 		}
-		if first(with, "ratelimit-remaining") != test.remaining || first(without, "ratelimit-remaining") != "" || first(a.trailer, "grpc-retry-pushback-ms") != test.pushback {
-			t.Errorf("%s: got header %v, trailer %v; want the fields in the trailer: %t", test.name, a.header, a.trailer, test.inTrailer)
+		want, pushback := strings.TrimPrefix(cmp.Or(test.remaining, "4"), "none"), first(a.trailer, "grpc-retry-pushback-ms")
+		if first(with, "ratelimit-remaining") != want || first(without, "ratelimit-remaining") != "" || pushback != test.pushback {
+			t.Errorf("%s: got header %v, trailer %v; want %q left in the trailer: %t, pushback %q",
+				test.name, a.header, a.trailer, want, test.inTrailer, test.pushback)
 		}
 		if test.pushback != "" && len(a.header) != 0 {
 			t.Errorf("%s: got header %v; want none", test.name, a.header)

@@ -41,7 +41,8 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(policy, outcome string) (n float64) {
-		_, rest, _ := strings.Cut(string(text), fmt.Sprintf("\nratelimit_decisions_total{ratelimit_outcome=%q,ratelimit_policy=%q} ", outcome, policy))
+		series := fmt.Sprintf("\nratelimit_decisions_total{ratelimit_outcome=%q,ratelimit_policy=%q} ", outcome, policy)
+		_, rest, _ := strings.Cut(string(text), series)
 		fmt.Sscan(rest, &n) // 0 if there is none
 		return n
 	}
