@@ -13,15 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
-	echov4 "github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v5"
 
 	viachi "github.com/seed-e377111c/ratelimit/adapters/chi"
-	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
-	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
-	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
@@ -426,101 +420,6 @@ func TestDiagnosticsRouteInChi(t *testing.T) {
 					s.Do(t, "GET /admin/"+[]string{"a", "b"}[i%2])
 				}
 				expectLine(t, log, adapter.code)
-			})
-		}
-	}
-}
-
-// KeyFrom in front of the authentication, and behind it.
-func TestDiagnosticsKeyFrom(t *testing.T) {
-	const user = "user"
-	ginKey := viagin.KeyFrom(func(c *gin.Context) (string, error) { return c.GetString(user), nil })
-	echoV4Key := viaechov4.KeyFrom(func(c echov4.Context) (string, error) { s, _ := c.Get(user).(string); return s, nil })
-	echoKey := viaecho.KeyFrom(func(c *echo.Context) (string, error) { s, _ := c.Get(user).(string); return s, nil })
-	build := map[string]func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler{
-		"gin": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
-			gin.SetMode(gin.ReleaseMode)
-			limit := viagin.New(cfg, middleware.Policy{Name: "p", Key: key(ginKey), Limit: ample}, middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: ample})
-			auth := func(c *gin.Context) { c.Set(user, c.GetHeader("X-Client")) }
-			router := gin.New()
-			if before {
-				router.Use(limit, auth)
-			} else {
-				router.Use(auth, limit)
-			}
-
-			router.GET("/ok", func(*gin.Context) {})
-			return router
-		},
-		"echo v4": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
-			limit := viaechov4.New(cfg, middleware.Policy{Name: "p", Key: key(echoV4Key), Limit: ample}, middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: ample})
-			auth := func(next echov4.HandlerFunc) echov4.HandlerFunc {
-				return func(c echov4.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
-			}
-
-			e := echov4.New()
-			if before {
-				e.Use(limit, auth)
-			} else {
-				e.Use(auth, limit)
-			}
-
-			e.GET("/ok", func(c echov4.Context) error { return c.NoContent(http.StatusOK) })
-			return e
-		},
-		"echo v5": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
-			limit := viaecho.New(cfg, middleware.Policy{Name: "p", Key: key(echoKey), Limit: ample}, middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: ample})
-			auth := func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c *echo.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
-			}
-
-			e := echo.New()
-			if before {
-				e.Use(limit, auth)
-			} else {
-				e.Use(auth, limit)
-			}
-
-			e.GET("/ok", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
-			return e
-		},
-	}
-
-	alone := func(key keyfunc.Func) keyfunc.Func { return key }
-	orAddr := func(key keyfunc.Func) keyfunc.Func { return keyfunc.First(key, keyfunc.RemoteAddr) }
-	orKey := func(key keyfunc.Func) keyfunc.Func { return keyfunc.First(key, key, keyfunc.RemoteAddr) }
-	for _, test := range []struct {
-		name   string
-		key    func(keyfunc.Func) keyfunc.Func
-		before bool
-		client func(i int) string
-		code   diag.Code
-	}{
-		{"before", alone, true, nil, diag.KeyBeforeAuth},
-		{"before, or the address", orAddr, true, nil, diag.KeyBeforeAuth},
-		{"behind", alone, false, nil, ""},
-		{"behind, or the address", orAddr, false, nil, ""},
-		{"behind, half of them visitors", orKey, false, func(i int) string { return []string{"", "alice"}[i%2] }, ""},
-	} {
-		for name, build := range build {
-			t.Run(test.name+"/"+name, func(t *testing.T) {
-				log := new(diagtest.Log)
-				s := &sitetest.Site{Server: httptest.NewServer(build(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, test.key, test.before)), Client: new(http.Transport)}
-				defer s.Close()
-
-				for i := range 100 {
-					client := "alice"
-					if test.client != nil {
-						client = test.client(i)
-					}
-					s.Do(t, "GET /ok", "X-Client: "+client)
-				}
-
-				if test.code == "" {
-					expectLine(t, log, "")
-				} else {
-					expectLine(t, log, test.code, "policy=p")
-				}
 			})
 		}
 	}

@@ -3,7 +3,6 @@ package sitetest_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
@@ -75,18 +76,23 @@ func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (stri
 		err     error
 		subject string
 		wantErr error
+		code    diag.Code // is logged within a hundred requests
 	}{
-		{"alice", nil, "own:alice", nil},
-		{"", nil, "", nil}, // an anonymous request stays anonymous
-		{"", failure, "", failure},
+		{"alice", nil, "own:alice", nil, ""},
+		{"", nil, "", nil, diag.KeyBeforeAuth}, // an anonymous request stays anonymous
+		{"", failure, "", failure, diag.PolicyFailed},
 	} {
 		var d *middleware.Decision
+		log := new(diagtest.Log)
 		key := keyFrom(func(C) (string, error) { return test.key, test.err })
-		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, seen *middleware.Decision) { d = seen }},
+		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Observe: func(_ *http.Request, seen *middleware.Decision) { d = seen }},
 			middleware.Policy{Name: "all", Limit: gcra.PerMinute(1), Key: key}))
 
 		site := build(l)
-		site.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		for range 100 {
+			site.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		}
+		expectLine(t, log, test.code)
 		if got := d.Results[0].Subject; got != test.subject || !errors.Is(d.Err, test.wantErr) {
 			t.Errorf("key %q, %v: got subject %q, error %v; want %q, %v", test.key, test.err, got, d.Err, test.subject, test.wantErr)
 		}
