@@ -36,8 +36,13 @@ func (a Answer) denies(t *testing.T) (wait time.Duration, violations []string) {
 	t.Helper()
 	for _, d := range a.Details {
 		var message struct {
-			RetryDelay *struct{ Seconds, Nanos int64 } `json:"retry_delay"`
-			Violations []struct{ Subject string }
+			RetryDelay *struct {
+				Seconds int64 `json:"seconds"`
+				Nanos   int64 `json:"nanos"`
+			} `json:"retry_delay"`
+			Violations []struct {
+				Subject string `json:"subject"`
+			} `json:"violations"`
 		}
 		text, err := json.Marshal(d)
 		if err == nil {
