@@ -12,7 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
-	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/internal/routes"
 	"github.com/seed-e377111c/ratelimit/internal/share"
 )
 
@@ -302,8 +302,12 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 		seen[p.Name] = true
 
 		p.compile(report)
+		for i, err := range ps.routes.Add(routes.Policy{Name: p.Name, Routes: p.Routes, Log: &l.log}) {
+			if err != nil {
+				report(fmt.Sprintf("Routes[%d]", i), "is %.80q: %w", p.Routes[i], err)
+			}
+		}
 		ps.list = append(ps.list, p)
-		ps.routed = ps.routed || len(p.routes) > 0
 	}
 	if len(errs) > 0 {
 		return nil, errs
@@ -318,7 +322,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 // reporter reports a mistake in a field of a policy.
 type reporter func(field, format string, args ...any)
 
-// compile reports the policy's mistakes, and parses its routes.
+// compile reports the policy's mistakes, but those of its Routes.
 func (p *policy) compile(report reporter) {
 	switch {
 	case p.Name == "":
@@ -333,14 +337,6 @@ func (p *policy) compile(report reporter) {
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
 	p.checkLimits(p.limiter.cfg.Store, report)
-
-	for i, route := range p.Routes {
-		parsed, err := pattern.Parse(route)
-		if err != nil {
-			report(fmt.Sprintf("Routes[%d]", i), "is %.80q: %w", route, err)
-		}
-		p.routes = append(p.routes, parsed)
-	}
 
 	if p.MaxDelay < 0 || p.MaxDelay > gcra.MaxDelay {
 		report("MaxDelay", "is %v; want 0 (no delay) to %v", p.MaxDelay, gcra.MaxDelay)

@@ -51,14 +51,14 @@ package middleware
 //	limiter.go                Allow, Admit, Decide and Peek: the steps that follow, in order
 //	requeststate.go           how a request carries what its limiter knows
 //	admission.go              what a limiter charges for a request, and how the stores take it
-//	routes.go                 which policies apply to the route
+//	policies.go               the policies of a limiter; internal/routes: which apply to the route
 //	policy.go                 a policy's functions make a charge
 //	deadline.go               the delay that a request with a deadline accepts
 //	panic.go                  a panic of these functions or of a store becomes an error
 //	failure.go                OnFailure
 //	decision.go               the Decision about all charges
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
-//	denial.go, denywriter.go  the response to a denied request
+//	denial.go                 the response to a denied request; internal/denial writes it
 //	settle.go                 Settle, Spend and Refund, which handlers call
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names
 //	debug.go                  the line about each decision

@@ -170,9 +170,9 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 	ps := l.policies.Load()
 	a.policies = ps
 	a.makeRoom(len(ps.list))
-	matches := ps.match(r)
+	matches := ps.routes.Match(r)
 	for i, p := range ps.list {
-		if !matches.applies(i) {
+		if !matches.Applies(i) {
 			continue
 		}
 

@@ -9,14 +9,12 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
 // policy is a compiled Policy.
 type policy struct {
 	Policy
 	limiter *Limiter
-	routes  []*pattern.Pattern
 	text    policyText
 	firsts  *firstRequests
 	first   atomic.Pointer[firstRequests] // firsts; nil when they have passed

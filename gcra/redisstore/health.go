@@ -95,7 +95,7 @@ func (h *health) record(err error, open bool) {
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often the batch has waited for a connection, and the dial has failed.
-		p = rediskit.Diagnose(cmp.Or(h.store.dials.failure(h.server).err, rediskit.NoAnswer(h.store.timeout)), conn)
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.Failure(h.server), rediskit.NoAnswer(h.store.timeout)), conn)
 	}
 
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))

@@ -25,7 +25,7 @@ import (
 // about 2 s at most. Call it when a program starts, to see what is wrong; the program may
 // start all the same.
 func (s *Store) Ping(ctx context.Context) error {
-	s.dials.forget()
+	s.dials.Forget()
 	err := rediskit.Ping(ctx, s.client, s.prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {
 		if err := s.sender.Check(ctx, server, key); err != nil {
 			return err

@@ -22,7 +22,7 @@ package redisstore
 // counts, instances.go counts the servers, publish.go says what their policies are, and reporter.go is woken.
 //
 // local.go decides while Redis does not answer. What it grants is kept in internal/outage, and reporter.go charges it in
-// Redis later, with report.lua. ping.go checks the set-up. open.go and dial.go make a client that fits.
+// Redis later, with report.lua. ping.go checks the set-up. open.go and internal/redisclient make a client that fits.
 //
 // The three internal packages know nothing of this one, and known imports outage alone.
 
@@ -40,6 +40,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/known"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/redisclient"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -65,7 +66,7 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	ttl     time.Duration
-	dials   *dialer
+	dials   *redisclient.Dialer // nil if New has been given the client
 	log     diag.Log
 
 	clock     *buckets.Clock
@@ -96,11 +97,11 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := errors.Join(rediskit.CheckClient("redisstore", client), cfg.check()); err != nil {
 		return nil, err
 	}
-	return newStore(client, cfg, new(dialer)), nil
+	return newStore(client, cfg, nil), nil
 }
 
 // newStore makes a store of a Config without mistakes.
-func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
+func newStore(client redis.UniversalClient, cfg Config, dials *redisclient.Dialer) *Store {
 	s := &Store{
 		client:  client,
 		prefix:  cmp.Or(cfg.Prefix, "rl:"),
@@ -156,7 +157,7 @@ func (s *Store) after(r send.Result) {
 // not charged in Redis yet is not charged any more. For a store of [New] it does nothing:
 // close the client yourself.
 func (s *Store) Close() error {
-	if s.dials.dial == nil { // New has been given the client
+	if s.dials == nil {
 		return nil
 	}
 	s.reporter.close()

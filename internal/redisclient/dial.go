@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -10,18 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialer makes the connections of a client of [Open] or [ClientOptions]. go-redis prints
+// Dialer makes the connections of a client that is opened by a URL. go-redis prints
 // a line for each dial that fails, several a call, to a logger that all clients
 // of a process share; so a dial that fails returns a connection on which
-// everything fails, for the same reason. A store of [New] knows no dialer: dial is nil.
-type dialer struct {
+// everything fails, for the same reason. A client supplied by the user has none: nil.
+type Dialer struct {
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	failed sync.Map // address: failedDial, if the last dial failed
 }
 
 // newDialer dials by options that may change until the first dial.
-func newDialer(o *redis.UniversalOptions) *dialer {
-	return &dialer{dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+func newDialer(o *redis.UniversalOptions) *Dialer {
+	return &Dialer{dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})(ctx, network, addr)
 	}}
 }
@@ -35,7 +35,8 @@ type failedDial struct {
 // go-redis has a pause of its own, but sees no dial fail.
 const redialAfter = 100 * time.Millisecond
 
-func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+// Dial is a Dialer of go-redis.
+func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if f := d.failure(addr); f.err != nil && time.Since(f.at) < redialAfter {
 		return &failedConn{err: f.err}, nil
 	}
@@ -50,11 +51,23 @@ func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return &failedConn{err: err}, nil
 }
 
-// forget ends the pauses after dials that failed.
-func (d *dialer) forget() { d.failed.Clear() }
+// Forget ends the pauses after dials that failed.
+func (d *Dialer) Forget() {
+	if d != nil {
+		d.failed.Clear()
+	}
+}
+
+// Failure is why the last dial of an address failed, or nil.
+func (d *Dialer) Failure(addr string) error {
+	if d == nil {
+		return nil
+	}
+	return d.failure(addr).err
+}
 
 // failure is how the last dial of an address failed; its err is nil if it did not.
-func (d *dialer) failure(addr string) failedDial {
+func (d *Dialer) failure(addr string) failedDial {
 	f, _ := d.failed.Load(addr)
 	failed, _ := f.(failedDial)
 	return failed

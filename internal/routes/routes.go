@@ -1,7 +1,7 @@
-package middleware
+// Package routes says which policies apply to the route of a request.
+package routes
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,32 +11,32 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
-// policies are the compiled policies of a limiter, and which of them apply to
-// which route.
-type policies struct {
-	list    []*policy
-	limiter *Limiter
-	routed  bool // some have Routes
-	byRoute pattern.Cache[route, *routing]
+// Table has the routes of policies, and which of them apply to which route. Its zero value has none.
+type Table struct {
+	policies []Policy
+	routed   bool // some have Routes
+	byRoute  pattern.Cache[route, *routing]
 }
 
-// names are the names of the policies.
-func (ps *policies) names() []string {
-	names := make([]string, len(ps.list))
-	for i, p := range ps.list {
-		names[i] = p.Name
-	}
-	return names
+// Policy is what a Table knows of a policy.
+type Policy struct {
+	Name   string
+	Routes []string // none means every request
+	Log    *diag.Log
+
+	patterns []*pattern.Pattern
 }
 
-// named returns the policy with a name, or an error with the names that there are.
-func (ps *policies) named(name string) (*policy, error) {
-	for _, p := range ps.list {
-		if p.Name == name {
-			return p, nil
-		}
+// Add adds a policy, whose index is the number of those before it. It returns an error for each of its Routes, nil for one
+// that is valid.
+func (t *Table) Add(p Policy) (mistakes []error) {
+	for _, text := range p.Routes {
+		parsed, err := pattern.Parse(text)
+		p.patterns, mistakes = append(p.patterns, parsed), append(mistakes, err)
 	}
-	return nil, fmt.Errorf("policy is %.80q; want one of %s", name, strings.Join(ps.names(), ", "))
+	t.policies = append(t.policies, p)
+	t.routed = t.routed || len(p.Routes) > 0
+	return mistakes
 }
 
 // route is what the server knows of a request's route. There is a bounded number:
@@ -78,43 +78,43 @@ type gap struct {
 	logged  atomic.Bool
 }
 
-// matching compares one request with the policies' routes.
-type matching struct {
+// Matching compares one request with the policies' routes.
+type Matching struct {
 	*routing // nil if no policy has Routes
 	r        *http.Request
-	policies *policies
+	policies []Policy
 	isBelow  bool // the path is below the route; known if asked
 	asked    bool
 }
 
-// match returns the matching of a request.
-func (ps *policies) match(r *http.Request) matching {
-	if !ps.routed {
-		return matching{}
+// Match returns the Matching of a request.
+func (t *Table) Match(r *http.Request) Matching {
+	if !t.routed {
+		return Matching{}
 	}
 	key := route{r.Pattern, r.Method}
-	found, ok := ps.byRoute.Get(key)
+	found, ok := t.byRoute.Get(key)
 	if ok {
-		return matching{routing: found, r: r, policies: ps}
+		return Matching{routing: found, r: r, policies: t.policies}
 	}
 
-	found = &routing{pattern.FromRouter(r.Pattern), make([]match, len(ps.list))}
-	for i, p := range ps.list {
+	found = &routing{pattern.FromRouter(r.Pattern), make([]match, len(t.policies))}
+	for i, p := range t.policies {
 		found.matches[i] = p.match(found.route, r.Method)
 	}
 
 	if pattern.Standard(r.Method) != "" { // clients can invent others
-		ps.byRoute.Put(key, found)
+		t.byRoute.Put(key, found)
 	}
-	return matching{routing: found, r: r, policies: ps}
+	return Matching{routing: found, r: r, policies: t.policies}
 }
 
 // match compares the policy's patterns with the route.
-func (p *policy) match(route *pattern.Pattern, method string) (m match) {
-	m.always = len(p.routes) == 0
+func (p *Policy) match(route *pattern.Pattern, method string) (m match) {
+	m.always = len(p.patterns) == 0
 	apart, everyMethod := "", false
 	var someMethods *gap
-	for i, own := range p.routes {
+	for i, own := range p.patterns {
 		on := own.On(route)
 
 		// A subtree may be meant for some methods alone, and the router behind an open route knows its methods.
@@ -152,8 +152,8 @@ func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 	return m
 }
 
-// applies reports whether the policy with this index applies to the request.
-func (m *matching) applies(i int) bool {
+// Applies reports whether the policy with this index applies to the request.
+func (m *Matching) Applies(i int) bool {
 	if m.routing == nil {
 		return true
 	}
@@ -163,25 +163,25 @@ func (m *matching) applies(i int) bool {
 
 	if g := this.gap; g != nil && !g.logged.Load() && m.shows(g, applies) {
 		g.logged.Store(true)
-		m.policies.list[i].reportGap(g, m.r.Pattern)
+		m.policies[i].reportGap(g, m.r.Pattern)
 	}
 	return applies
 }
 
 // shows reports whether the request is one to which the gap matters.
-func (m *matching) shows(g *gap, applies bool) bool {
+func (m *Matching) shows(g *gap, applies bool) bool {
 	if g.apart {
 		return !applies && m.below()
 	}
 	return g.path == nil || g.path.MatchURL(m.r.URL, false)
 }
 
-func (p *policy) reportGap(g *gap, route string) {
+func (p *Policy) reportGap(g *gap, route string) {
 	text := "a policy limits some methods of a route that takes every method: list the route without a method if it should limit them all"
 	if g.apart {
 		text = "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should"
 	}
-	p.limiter.log.Report(diag.RouteApart, p.Name, text, "policy", p.Name, "pattern", g.pattern, "route", route)
+	p.Log.Report(diag.RouteApart, p.Name, text, "policy", p.Name, "pattern", g.pattern, "route", route)
 }
 
 func (m *match) byRoute(r *http.Request) bool {
@@ -205,7 +205,7 @@ func (m *match) byPath(r *http.Request) bool {
 
 // below reports whether the path is as the router saw it that found the route. A path below a mount may
 // be one that looks so after a prefix was removed, as of /api/api/7.
-func (m *matching) below() bool {
+func (m *Matching) below() bool {
 	if !m.asked {
 		m.asked, m.isBelow = true, m.route.Serves(m.r.URL) && !(m.route.Mount() && shortened(m.r))
 	}

@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 func TestDialerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials, refused := 0, errors.New("connection refused")
-		d := &dialer{dial: func(context.Context, string, string) (net.Conn, error) {
+		d := &Dialer{dial: func(context.Context, string, string) (net.Conn, error) {
 			dials++
 			return nil, refused
 		}}
@@ -32,9 +32,9 @@ func TestDialerPauses(t *testing.T) {
 		if dials != 10 {
 			t.Errorf("got %d dials in a second; want 10", dials)
 		}
-		d.forget()
+		d.Forget()
 		if _, err := d.Dial(t.Context(), "tcp", "a"); err != nil || dials != 11 {
-			t.Errorf("after forget: got %d dials, %v; want one more", dials, err)
+			t.Errorf("after Forget: got %d dials, %v; want one more", dials, err)
 		}
 	})
 }
