@@ -61,6 +61,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 .PHONY: chaos
 chaos: ## Run the fault tests for longer and print a table; needs a redis-server
 	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^TestFault[0-9]' ./internal/test/faults
+	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^(TestSite|TestRenewalsAreCheap)$$' ./inflight
 
 .PHONY: soak
 soak: ## Run three servers through random faults for SOAK (1h) and print tables; needs a redis-server

@@ -41,6 +41,7 @@ const (
 	RouteUnknown    Code = "route-unknown"     // the key is the route, and the route is never known
 	RouteApart      Code = "route-apart"       // a policy's pattern has a parameter where a route has text, so it does not apply
 	SigninUnsettled Code = "signin-unsettled"  // an attempt to sign in stays charged, or its penalty is not
+	SlotNotReleased Code = "slot-not-released" // a slot of package inflight was forgotten, or held longer than MaxHold
 )
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for what

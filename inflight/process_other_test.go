@@ -1,0 +1,5 @@
+//go:build !unix
+
+package inflight_test
+
+func children() {}
