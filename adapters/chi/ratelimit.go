@@ -36,21 +36,28 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
-		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
-		mounts := mounts{around: around}
-		templates := pattern.Templates{Convert: muxPattern}
+		known := routeOf(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			known := r.Pattern
-			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-				known = templates.Pattern(cmp.Or(rctx.RouteMethod, r.Method), mounts.find(rctx, r))
-			} else if around != nil {
-				known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
-			}
-
-			if r, ok := l.Allow(w, adapter.WithRoute(r, known)); ok {
+			if r, ok := l.Allow(w, known(r)); ok {
 				next.ServeHTTP(w, r)
 			}
 		})
+	}
+}
+
+// routeOf returns a function that returns a request with its route, for middleware around next.
+func routeOf(next http.Handler) func(*http.Request) *http.Request {
+	around, _ := next.(chi.Routes) // as in limit(router); nil in Use
+	mounts := mounts{around: around}
+	templates := pattern.Templates{Convert: muxPattern}
+	return func(r *http.Request) *http.Request {
+		known := r.Pattern
+		if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
+			known = templates.Pattern(cmp.Or(rctx.RouteMethod, r.Method), mounts.find(rctx, r))
+		} else if around != nil {
+			known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
+		}
+		return adapter.WithRoute(r, known)
 	}
 }
 

@@ -38,6 +38,10 @@
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.
 //
+// [InstrumentInFlight] adds ratelimit.inflight.held, a gauge of the slots that this server holds, and
+// ratelimit.inflight.denied, a counter of requests and jobs that found no free slot, both by
+// ratelimit.policy: the name of the limit, or empty for jobs.
+//
 // Limiters on a redisstore.Store, or on another redisstats.Store, add
 //
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
