@@ -94,6 +94,7 @@ var targets = []target{
 	{"echo middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("echo")},
 	{"echo_v5 middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("echo_v5")},
 	{"Wait, 8 processes of 20 callers, one call a second: least gap that a partner sees", atLeast(0.999), "s", alone("Wait/limiter=ratelimit", "least-gap-sec")},
+	{"In flight, 16 callers: CPU of Redis for acquire and release, to one check of redis_rate", atMost(2.6), "s", to("InFlight/limiter=%s/callers=16", redisRate, "redis-sec/op")},
 	{"Redis, 256 callers, a rate and a quota in one admission: checks/s, to two calls of redis_rate", atLeast(5), "/s", speed("RateAndQuota/limiter=%s/callers=256", twoCalls)},
 }
 
