@@ -104,6 +104,7 @@ func parsePrelude(t *testing.T) prelude {
 
 	p := prelude{types: map[string]string{}, imports: map[string]string{
 		"httpclient":    module + "outbound/httpclient",
+		"inflight":      module + "inflight",
 		"ratelimitotel": module + "adapters/otel",
 		"redisstore":    module + "gcra/redisstore",
 		"slidinglog":    module + "outbound/slidinglog",

@@ -22,6 +22,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/inflight"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -67,6 +68,7 @@ var (
 	stream    func(http.ResponseWriter, *http.Request) (used int64)
 	deliver   func(context.Context, *url.URL) error
 	requeue   func(*url.URL, time.Duration) error
+	running   *inflight.Limiter
 	hook      *url.URL
 
 	// A sign-in.
