@@ -215,6 +215,7 @@ func parsePer(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
+		// A month has no fixed length, so it is no period of a rate.
 		quota := ""
 		if Quota(1, Calendar(s)).Validate() == nil {
 			quota = fmt.Sprintf(", or calendar %s for a quota", s)

@@ -79,6 +79,7 @@ func (h *health) note(err error, open bool) {
 		return
 	}
 
+	// WhyClosed asks the server, and callers do not wait for that.
 	go func() {
 		if why := rediskit.WhyClosed(client, err); !h.answeredOnce.Load() {
 			h.record(why, open)
@@ -101,6 +102,7 @@ func (h *health) record(err error, open bool) {
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
 	h.outage = h.outage || open || !conn.Answered && rediskit.Down(err)
 
+	// A wrong set-up fails at once. A timeout may be a first connection that takes long.
 	first := !conn.Answered && !p.Timeout
 	many := p.Code != "" && h.failures.add(time.Now())
 

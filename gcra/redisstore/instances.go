@@ -74,6 +74,7 @@ func (c *instances) use(configured int) {
 	if configured > 0 && (c.configured == 0 || configured < c.configured) {
 		c.configured = configured
 	}
+	// The next batch marks, unless a limiter of this store has begun before.
 	c.due.CompareAndSwap(math.MaxInt64, 0)
 }
 
@@ -86,6 +87,7 @@ func (s *Store) markAfter(r send.Result) {
 		return
 	}
 	every := max(tat.Ticks(markEvery), c.count.Load()*tat.Ticks(marksApart))
+	// Of the batches that end at once one marks.
 	if !c.due.CompareAndSwap(due, now+every) {
 		return
 	}

@@ -87,6 +87,7 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 	for i := range ops {
 		if o := &ops[i]; allowed && charges[i].Result.Taken > 0 {
+			// A late charge may have taken less than it asked for.
 			whole[i].Inc = whole[i].Emission * charges[i].Result.Taken
 			base := now
 			if o.Periods != nil {

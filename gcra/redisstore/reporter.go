@@ -69,6 +69,7 @@ func (r *reporter) wake() {
 
 // close gives up what is unreported, and ends the loop.
 func (r *reporter) close() {
+	// In this order: without grants wake does nothing, and the loop would wait out its pause.
 	r.wake()
 	r.grants.Close(r.store.clock.Now())
 }
@@ -110,6 +111,7 @@ func (r *reporter) round() (tried bool, err error) {
 		targets[t] = append(targets[t], report)
 	}
 
+	// At once, so that a server that hangs delays no other.
 	errs := make(chan error, len(targets))
 	for t, list := range targets {
 		go func() { errs <- r.to(t, list) }()
@@ -130,6 +132,7 @@ func (r *reporter) to(t send.Target, list []outage.Report) error {
 		}
 
 		var calls []send.Call
+		// Before the call, as of an admission: Redis reads its clock later.
 		sent := r.store.clock.Now()
 		for _, reports := range byShare {
 			calls = append(calls, send.Call{Args: r.args(reports), Replies: 2 * len(reports), Learn: func(reply []int64) {
@@ -161,6 +164,7 @@ func (r *reporter) args(list []outage.Report) []any {
 // record records the reply to a report. sent is the time before the call.
 func (r *reporter) record(report *outage.Report, charged, ahead, sent int64) {
 	s := r.store
+	// Impossible for good, so it is not repeated.
 	if ahead < 0 {
 		r.grants.Drop(report, sent)
 		return

@@ -2,9 +2,9 @@
 // server. Any number of processes may share it.
 //
 // A script decides about an admission, all of its charges or none, by the clock of Redis and in
-// one trip. Admissions that arrive while a trip is under way leave together with the next.
+// one round trip. Admissions that arrive while calls are under way go together in the next.
 // Nothing is sent twice: a lost reply may mean one charge, never several. A denial that follows
-// from an earlier answer takes no trip.
+// from an earlier answer takes no call.
 //
 // While Redis does not answer, Take returns an error within [Config].Timeout, and after several
 // failures in a row at once. Package middleware then asks [Store.Local], which grants this

@@ -107,6 +107,7 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 
 // keyOn returns a key that is on a master, or false for a master without slots.
 func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.Client) (key string, ok bool) {
+	// No key is known for a slot, so keys are tried. A master with a hundredth of the slots has one in a hundred.
 	for i := range 10_000 {
 		key := fmt.Sprintf("%s{ping%d}", p.prefix, i)
 		if owner, err := c.MasterForKey(ctx, key); err == nil && owner.Options().Addr == server.Options().Addr {
@@ -131,6 +132,7 @@ func WhyClosed(c *redis.Client, err error) error {
 
 func (p *ping) explain(ctx context.Context, server string, err error) error {
 	cause := err
+	// Once the context has ended, the error only says where the client was.
 	if ctx.Err() != nil {
 		cause = NoAnswer(p.bound)
 	}

@@ -187,6 +187,7 @@ func cause(err error) string {
 
 	text = WithoutArgs(text)
 	text = scriptPlace.ReplaceAllString(text, "")
+	// A server may answer with several lines, and a proxy with a page.
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' }); i >= 0 {
 		text = text[:i]
 	}

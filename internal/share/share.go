@@ -86,10 +86,12 @@ func Results(charges, parts []gcra.Charge, n int) {
 			if unused { // rule 1 of Store
 				c.Result.Remaining = max(c.Result.Remaining, 1)
 			}
+			// divideCost has charged n units for each.
 			c.Result.Taken /= int64(n)
 		}
 
 		if c.Result.Taken > 0 && !c.Late {
+			// The part may have cost less: no more than a share can hold.
 			c.Result.Taken = max(c.Cost, 1)
 		}
 	}
@@ -110,6 +112,7 @@ func divided(l gcra.Limit, n int64) gcra.Limit {
 	case interval > gcra.MaxDelay/time.Duration(n):
 		l.Count, l.Per = 1, gcra.MaxDelay
 	case l.Per > math.MaxInt64/time.Duration(n):
+		// Per times n would overflow. One unit in n intervals is the same rate.
 		l.Count, l.Per = 1, interval*time.Duration(n)
 	default:
 		l.Per *= time.Duration(n)

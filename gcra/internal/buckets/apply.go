@@ -244,6 +244,7 @@ func evaluate(ops []Op) (admitted bool) {
 func (s *Set) commit(ops []Op, admitted bool) {
 	for i := range ops {
 		o := &ops[i]
+		// The first op on a bucket has the outcome of all of them.
 		if !o.pending.held {
 			continue
 		}

@@ -58,6 +58,7 @@ func (c *Clock) Calendar(now int64) int64 {
 	case c.learned.Load():
 		return now + c.offset.Load()
 	case c.source == nil && c.quotas.Load():
+		// The monotonic clock stands still while the machine sleeps.
 		return tat.At(time.Now())
 	}
 	return now + c.epoch.Load()
@@ -71,6 +72,7 @@ func (c *Clock) Learn(server, now int64) {
 	epoch := server - now
 	c.offset.Store(epoch)
 	c.ahead.Store(c.Now() - now)
+	// Only the first answer may move the scale: TATs of quotas are kept on it.
 	if c.learned.Load() || !c.learned.CompareAndSwap(false, true) {
 		return
 	}

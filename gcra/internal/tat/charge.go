@@ -45,10 +45,12 @@ func (l Limit) Interval() (emission, span int64, err error) {
 
 	per, n := int64(l.Per), l.Count*Tick
 	emission = per / n
+	// To the nearest tick; twice the rest might overflow.
 	if rest := per - emission*n; rest >= n-rest {
 		emission++
 	}
 
+	// In 128 bits, as a burst may be any number.
 	high, low := bits.Mul64(uint64(l.Capacity()), uint64(emission))
 	if high != 0 || low > uint64(maxSpan) {
 		return 0, 0, fmt.Errorf("a burst of %d at %d per %v takes longer than 366 days to refill", l.Capacity(), l.Count, l.Per)
@@ -164,6 +166,7 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	*p = l.params
 	cost := max(c.Cost, 1)
 
+	// Only ordinary charges know the clamp of the limit, so only they bring a TAT down.
 	if (c.Late || refund) && l.Periods == nil {
 		p.KeepTATs()
 	}

@@ -57,6 +57,7 @@ func (s *State) Learn(p *Probe, now int64) (settled bool) {
 		s.due = now + tat.Ticks(probeSettledAgain)
 	}
 
+	// Also if it shows nothing: two that agree have none between them.
 	s.guess = kind
 	return false
 }
@@ -84,6 +85,7 @@ func (c *Crossing) Allowed(now int64) bool { return !c.paused && now >= c.until 
 
 // Learn records the result of a batch. crossed says that it was one script for several slots.
 func (c *Crossing) Learn(err error, crossed bool, now int64) {
+	// While it is paused, an answer to a script for several slots is one to a call from before.
 	if err != nil || !crossed {
 		c.paused = err != nil
 	}

@@ -177,6 +177,7 @@ func (c *Cache) RefundSent(refund []buckets.Charge) {
 		c.set.Lock(shard)
 		c.shards[shard].refunds++
 		now := c.clock.Now()
+		// Not removed: what is unreported goes on to deny.
 		c.set.Put(hash, c.grants.Forget(hash, now), 0, now)
 		c.set.Unlock(shard)
 	}
@@ -203,6 +204,7 @@ func (c *Cache) Learn(admission []buckets.Charge, admitted bool, sent, now int64
 
 	for i := range admission {
 		b := &admission[i]
+		// By the time before the call: the true TAT is no earlier (invariant 1).
 		at := sent + b.Ahead
 		switch {
 		case admitted && b.Admits(b.Ahead):
@@ -241,6 +243,7 @@ func (c *Cache) Record(r *outage.Report, charged, at, sent int64) {
 	now := c.clock.Now()
 	ended := c.grants.Record(r, charged, at, now)
 	fresh, ok := newFreshness(now, now-sent)
+	// Before it has ended, the local TAT has grants that Redis does not know.
 	if ended && ok && c.shards[shard].learns(sent) {
 		c.set.Put(r.Hash, at, int64(fresh), now)
 	}

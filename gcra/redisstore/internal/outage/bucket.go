@@ -103,6 +103,7 @@ func (b *bucket) follow(c *buckets.Charge, now int64) {
 
 	b.level = min(b.level, c.Top)
 	b.sent = min(b.sent, b.level)
+	// Under another clamp Redis may have room at once.
 	b.charge.Top, b.room, b.next = c.Top, c.Top, 0
 	if c.Periods == nil {
 		latest := now + c.Top
@@ -136,6 +137,7 @@ func (b *bucket) refund(ticks int64) int64 {
 
 // report returns the report whose reply is missing, or a new one of all that is unreported.
 func (b *bucket) report(hash uint64) Report {
+	// A repetition has the id and the amount of the first, so that Redis charges one of them.
 	if b.id == "" {
 		b.id, b.sent = strconv.FormatUint(rand.Uint64(), 36), b.level
 	}

@@ -65,6 +65,7 @@ func getBatch() *batch {
 		return b
 	}
 	b := &batch{byShare: make(map[string]int), expired: make(chan struct{})}
+	// One timer for all calls of the batch. It runs from batcher.call on.
 	b.timer = time.AfterFunc(time.Hour, b.expire)
 	b.timer.Stop()
 	return b
@@ -74,6 +75,7 @@ func (b *batch) reset() {
 	for i := range b.scripts[:b.n] {
 		b.scripts[i].reset()
 	}
+	// A batch in the pool keeps no request alive.
 	clear(b.byShare)
 	clear(b.undecided)
 	*b = batch{scripts: b.scripts, byShare: b.byShare, undecided: b.undecided[:0], timer: b.timer, expired: b.expired}
@@ -89,6 +91,7 @@ func (b *batch) add(q *Request, w way) bool {
 	for _, key := range q.Keys {
 		bytes += len(key)
 	}
+	// The first always fits, or it would wait forever.
 	if b.n > 0 && (b.charges+len(q.Charges) > mostCharges || b.bytes+bytes > mostBytes) {
 		return false
 	}
@@ -97,6 +100,7 @@ func (b *batch) add(q *Request, w way) bool {
 	i, known := b.byShare[share]
 	if !known {
 		i = b.n
+		// Beyond n there may be one of an earlier batch, with its memory.
 		if i == len(b.scripts) {
 			b.scripts = append(b.scripts, newScript())
 		}
@@ -104,6 +108,7 @@ func (b *batch) add(q *Request, w way) bool {
 		b.n++
 	}
 	s := &b.scripts[i]
+	// Only a script that has requests may be full, so a new one is never left empty.
 	if !s.add(q) {
 		return false
 	}

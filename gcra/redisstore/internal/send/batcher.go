@@ -66,12 +66,14 @@ func (b *batcher) submit(q *Request, inline bool) {
 		// Its deadline may be earlier than those of the batches in flight, so it waits for none of them.
 		b.waiting, send = slices.Insert(b.waiting, 0, q), true
 	} else {
+		// From the end: nearly always the new request has the latest deadline.
 		i := len(b.waiting)
 		for i > 0 && b.waiting[i-1].deadline > q.deadline && !b.waiting[i-1].sentBefore() {
 			i--
 		}
 		b.waiting = slices.Insert(b.waiting, i, q)
 	}
+	// Before the sender starts: a caller that comes next must see its place taken.
 	if send {
 		b.inFlight++
 	}
@@ -128,10 +130,12 @@ func (b *batcher) fill(batch *batch) bool {
 	if len(b.waiting) > 0 {
 		now := b.sender.Clock.Now()
 		for _, q := range b.waiting {
+			// Chosen now, not in submit: the server may have shown its kind since.
 			w := b.way(q, now)
 			if now >= q.deadline {
 				q.fail(rediskit.NoAnswer(b.sender.Timeout))
 			} else if w == bySubject && q.several() {
+				// Its parts may come back to this batcher, whose lock is held.
 				go b.sender.split(q)
 			} else if !batch.add(q, w) {
 				break
@@ -161,6 +165,7 @@ func (b *batcher) call(batch *batch) {
 	}
 
 	ctx := &callContext{context.Background(), b.sender.Clock.Time(batch.deadline), nil}
+	// A client that heeds contexts returns when the batch is late, and with it the caller that sends.
 	if b.sender.inline {
 		ctx.done = batch.expired
 	}
@@ -180,6 +185,7 @@ func (b *batch) expire() {
 		q.outcome, q.Err = failed, &failure{err}
 	}
 	b.batcher.end(b, err)
+	// The client may hang for long, so the place is used without it.
 	b.batcher.giveUp()
 }
 
@@ -238,6 +244,7 @@ func (b *batcher) answer(batch *batch, q *Request) {
 			q.finish()
 		}
 	case askAgain:
+		// A clock that jumps between any two calls would have it asked forever.
 		if q.asked {
 			q.fail(errClock)
 			return
@@ -254,6 +261,7 @@ func (b *batcher) sendLater(q *Request) bool {
 	if b.sender.Clock.Now()+tat.Ticks(2*pause) >= q.deadline {
 		return false
 	}
+	// The error was set for the case that no time is left.
 	q.moved++
 	q.Err = nil
 	time.AfterFunc(pause, func() { b.submit(q, false) })
@@ -327,6 +335,7 @@ func (b *batcher) giveUp() {
 		b.inFlight--
 	}
 	b.mu.Unlock()
+	// In another goroutine: this one may be a caller's, who has an answer.
 	if more {
 		go b.sendLoop()
 	}

@@ -82,6 +82,7 @@ func (q *Request) periods(c *buckets.Charge) tat.Period {
 	if p.End != c.Refunds {
 		return tat.Period{} // there is no such period
 	}
+	// None follows: when this one is over, the script must not find the next.
 	return tat.Period{Before: p.Begin, Begin: p.End, End: p.End, Next: p.End}
 }
 

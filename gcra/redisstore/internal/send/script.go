@@ -80,6 +80,7 @@ func (s *script) add(q *Request) bool {
 		s.ops = append(s.ops, op)
 	}
 
+	// Undone rather than counted before: most requests have params that are there.
 	if len(s.requests) > 0 && (len(s.params) > maxParams || len(s.periods) > maxParams) {
 		s.params, s.periods, s.ops = s.params[:params], s.periods[:periods], s.ops[:ops]
 		return false
@@ -134,6 +135,7 @@ func (s *script) write(form *Script) {
 		}
 		s.args = append(s.args, p.Inc, p.Room, p.Top, unit)
 	}
+	// The script counts them from the end of ARGV, as it does not know how many params there are.
 	for _, p := range slices.Backward(s.periods) {
 		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)
 	}
@@ -153,6 +155,7 @@ func (s *script) writeOps() (short bool) {
 				s.texts = append(s.texts, key)
 			}
 			s.bytes = append(s.bytes, byte(k>>8), byte(k), ops[i].params, ops[i].periods, ops[i].flags)
+			// The short form has one charge for each admission and key, no shadow and no quota.
 			short = short && !known && ops[i].flags == flagLast
 		}
 		ops = ops[len(q.Keys):]
@@ -177,6 +180,7 @@ func (s *script) deliver(w way, noAnswer error) (now int64, err, notRun error) {
 
 	outcome := failed
 	failure := &failure{err}
+	// Redis answers so before it runs anything, and the keys will be together again.
 	if redis.HasErrorPrefix(err, "TRYAGAIN") {
 		outcome, err = slotMoves, nil
 	} else if w.notRun(s, err) {

@@ -100,6 +100,7 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 	if s.only != nil || !q.several() {
 		s.batcher(q).submit(q, s.inline && ctx.Done() == nil)
 	} else {
+		// It waits for all parts, and the caller may leave before that.
 		go s.split(q)
 	}
 
@@ -128,6 +129,7 @@ func (s *Sender) server(key string) (b *batcher, node *redis.Client) {
 
 // batcherOf returns the batcher of one of several servers. If it is not known, node is nil, and the client finds it.
 func (s *Sender) batcherOf(node *redis.Client) *batcher {
+	// Until the topology is known, all requests share the batcher without a name.
 	server := ""
 	if node != nil {
 		server = node.Options().Addr
@@ -176,6 +178,7 @@ const (
 // reload looks up the topology of a cluster in the background, unless that was tried less than age ago.
 func (s *Sender) reload(age time.Duration) {
 	now, last := s.Clock.Now(), s.reloaded.Load()
+	// Of all that come at once one looks it up.
 	if now-last >= tat.Ticks(age) && s.reloaded.CompareAndSwap(last, now) {
 		s.cluster.ReloadState(context.Background())
 	}
@@ -238,6 +241,7 @@ func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) e
 		return nil
 	}
 
+	// Two that agree would do. A failover or an eviction may spoil the others.
 	for range 4 {
 		probe := kind.NewProbe(s.Prefix)
 		probe.Run(ctx, server)

@@ -15,6 +15,7 @@ import (
 func (s *Sender) split(whole *Request) {
 	parts, indexes := whole.bySubject()
 	for _, p := range parts {
+		// Not inline: all parts are to be on their way at once.
 		s.batcher(p).submit(p, false)
 	}
 
@@ -48,6 +49,7 @@ func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 			j = len(parts)
 			byTag[tag] = j
 			parts, indexes = append(parts, NewRequest(nil, q.Refund)), append(indexes, nil)
+			// A part of a request that was sent before is not new either: rule 3 of batch.
 			parts[j].deadline, parts[j].at, parts[j].byClient = q.deadline, q.at, q.sentBefore()
 		}
 
@@ -65,6 +67,7 @@ func (s *Sender) refundParts(parts []*Request, deadline int64) {
 	for _, p := range parts {
 		refund := NewRequest(nil, true)
 		for i, c := range p.Charges {
+			// A shadow charge may be denied in a part that is admitted: it has taken nothing.
 			if c.Inc > 0 && p.Admitted && c.Admits(c.Ahead) {
 				c.Undo(c.Fits(c.Ahead))
 				refund.Charges, refund.Keys = append(refund.Charges, c), append(refund.Keys, p.Keys[i])
@@ -74,6 +77,7 @@ func (s *Sender) refundParts(parts []*Request, deadline int64) {
 			continue
 		}
 
+		// With a Timeout of its own, as the admission may have little left.
 		refund.at, refund.deadline = p.at, now+tat.Ticks(s.Timeout)
 		refunds = append(refunds, refund)
 		s.batcher(refund).submit(refund, false)

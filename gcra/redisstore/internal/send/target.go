@@ -77,6 +77,7 @@ func (t Target) run(script *Script, calls []Call) (err error) {
 	for i, call := range calls {
 		reply, callErr := rediskit.Reply(rediskit.SendAgain(ctx, t.client, cmds[i], script.text), call.Replies)
 		if callErr != nil {
+			// The other calls have run all the same, so their replies are learned.
 			err = callErr
 			continue
 		}

@@ -37,6 +37,7 @@ var (
 // way chooses for a request. The caller holds b.mu.
 func (b *batcher) way(q *Request, now int64) way {
 	if b.sender.cluster != nil {
+		// What a node has sent back goes by the client, which follows MOVED and ASK.
 		if q.node != nil && !q.byClient && b.crossing.Allowed(now) {
 			return byNode
 		}
@@ -72,6 +73,7 @@ func (waySubject) send(ctx context.Context, b *batch) error {
 		s := &b.scripts[i]
 		s.cmd = rediskit.Queue(ctx, pipe, s.args)
 	}
+	// In the same pipeline, so the probe costs no round trip.
 	if b.probe != nil {
 		b.probe.Queue(ctx, pipe)
 	}

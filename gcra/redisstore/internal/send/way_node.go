@@ -26,6 +26,7 @@ func (wayNode) form(b *batch) *Script {
 }
 
 func (wayNode) send(ctx context.Context, b *batch) error {
+	// Keys that are not declared tell the client no slot, so their script goes to the node itself.
 	if b.several {
 		b.scripts[0].send(ctx, b.node)
 	} else {
