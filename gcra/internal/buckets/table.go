@@ -111,6 +111,7 @@ func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 
 	s := t.takeOver(hash, now)
 	if s == nil {
+		// Room is made by entries that have lapsed only: none that denies is dropped.
 		if t.used >= t.limit && !t.reclaim(now) {
 			return 0, false
 		}
@@ -122,6 +123,7 @@ func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 		s.tat.Store(locked)
 	}
 
+	// Last, so that a charge without the lock finds the TAT locked until set.
 	s.hash.Store(hash)
 	t.marker++
 	return firstMarker + t.marker, true

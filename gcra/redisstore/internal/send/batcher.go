@@ -289,6 +289,7 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 	case cluster:
 		b.crossing.Learn(cmp.Or(err, batch.notRun), batch.way == byNode && batch.several, now)
 	case len(batch.undecided) > 0:
+		// CROSSSLOT is an answer of the server itself, so one is enough.
 		b.single.Settle(redisstats.BySubject, now)
 	default:
 		b.single.Learn(batch.probe, now)
