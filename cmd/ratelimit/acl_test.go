@@ -111,7 +111,11 @@ func TestServerACL(t *testing.T) {
 			}
 			defer client.Close()
 
-			found, err := fleet.New(t.Context(), fleet.Config{Client: client})
+			store, err := c.store(client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := fleet.New(t.Context(), fleet.Config{Store: store})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,10 +131,6 @@ func TestServerACL(t *testing.T) {
 			}
 
 			if user == "limiter-fleet" {
-				store, err := c.store(client)
-				if err != nil {
-					t.Fatal(err)
-				}
 				check := gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerHour(10)}
 				if _, err := gcra.Take(t.Context(), store, check); err != nil {
 					t.Errorf("a check: %v", err)

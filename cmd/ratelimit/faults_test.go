@@ -140,7 +140,11 @@ func TestOverridesUnderFaults(t *testing.T) {
 				client, l := f.dial(), new(looks)
 				t.Cleanup(func() { client.Close() })
 				client.AddHook(l)
-				o, err := fleet.New(t.Context(), fleet.Config{Client: client, Logger: slog.New(slog.DiscardHandler)})
+				store, err := redisstore.New(client, redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o, err := fleet.New(t.Context(), fleet.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
@@ -34,11 +32,7 @@ func api(ctx context.Context, url, policies string) (http.Handler, error) {
 		return nil, err
 	}
 
-	o, err := redisstore.ClientOptions(url)
-	if err != nil {
-		return nil, err
-	}
-	found, err := fleet.New(ctx, fleet.Config{Client: redis.NewUniversalClient(o)})
+	found, err := fleet.New(ctx, fleet.Config{Store: store})
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
@@ -20,17 +18,11 @@ import (
 // The function of docs/operators.md.
 
 func limits(ctx context.Context, url string) (func(http.Handler) http.Handler, error) {
-	options, err := redisstore.ClientOptions(url) // rediss://limiter-fleet:PASSWORD@redis.internal:6379
+	store, err := redisstore.Open(url, redisstore.Config{}) // rediss://limiter-fleet:PASSWORD@redis.internal:6379
 	if err != nil {
 		return nil, err
 	}
-	client := redis.NewUniversalClient(options)
-
-	store, err := redisstore.New(client, redisstore.Config{})
-	if err != nil {
-		return nil, err
-	}
-	overrides, err := fleet.New(ctx, fleet.Config{Client: client})
+	overrides, err := fleet.New(ctx, fleet.Config{Store: store})
 	if err != nil {
 		return nil, err
 	}

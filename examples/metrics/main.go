@@ -22,7 +22,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel"
 
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
@@ -101,29 +100,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return serve(ctx, s, api, metrics, "this process; -redis or REDIS_URL shares them between servers", out)
 	}
 
-	o, err := redisstore.ClientOptions(s.redis)
+	store, err := redisstore.Open(s.redis, redisstore.Config{})
 	if err != nil {
 		return fmt.Errorf("%s is not a URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
 	}
-	client := redis.NewUniversalClient(o)
-	defer client.Close()
-	return serveShared(ctx, s, client, metrics, out)
+	defer store.Close()
+	return serveShared(ctx, s, store, metrics, out)
 }
 
 // serveShared serves the API with limits, and overrides of operators, in Redis.
-func serveShared(ctx context.Context, s settings, client redis.UniversalClient, metrics http.Handler, out io.Writer) error {
-	store, err := redisstore.New(client, redisstore.Config{})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-
+func serveShared(ctx context.Context, s settings, store *redisstore.Store, metrics http.Handler, out io.Writer) error {
 	where := "the Redis of " + s.redisFrom
 	if err := store.Ping(ctx); err != nil {
 		where = "this process until Redis works: " + strings.ReplaceAll(err.Error(), "\n", " ")
 	}
 
-	overrides, err := fleet.New(ctx, fleet.Config{Client: client})
+	overrides, err := fleet.New(ctx, fleet.Config{Store: store})
 	if err != nil {
 		return err
 	}

@@ -164,6 +164,10 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
+// Client returns the client and the prefix of the store, for others that keep something in the same
+// Redis, as package fleet. Do not close the client of a store of [Open].
+func (s *Store) Client() (client redis.UniversalClient, prefix string) { return s.client, s.prefix }
+
 // ErrUnavailable is wrapped by the errors of calls that the circuit breaker did not send:
 // Redis has failed several times in a row.
 var ErrUnavailable = send.ErrUnavailable

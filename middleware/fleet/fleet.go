@@ -1,7 +1,8 @@
 // Package fleet lets operators change limits while servers run: each server follows the
 // overrides and bans that the command ratelimit keeps in Redis.
 //
-//	overrides, err := fleet.New(ctx, fleet.Config{Client: client})
+//	store, err := redisstore.Open("redis://localhost:6379/0", redisstore.Config{})
+//	overrides, err := fleet.New(ctx, fleet.Config{Store: store})
 //	router.Use(ratelimit.New(ratelimit.Config{Store: store, Override: overrides.Find}, policies...))
 //
 // An operator then runs
@@ -23,22 +24,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // Config configures [New]. Use keyed literals: fields may be added.
 type Config struct {
-	// Client is of the Redis that the command writes to; SECURITY.md has its ACL.
-	// For a cluster, make it with redisstore.ClientOptions: with the timeouts of go-redis, a
-	// node that hangs may delay changes. Required.
-	Client redis.UniversalClient
-
-	// Prefix is that of the command and of redisstore; "" means "rl:".
-	Prefix string
+	// Store is in the Redis that the command writes to, with the Prefix that the command has;
+	// SECURITY.md has its ACL. Only its client is used: end the context before you close it. Required.
+	Store *redisstore.Store
 
 	// Logger gets lines if overrides cannot be read or are broken. Nil means [slog.Default].
 	Logger *slog.Logger
@@ -64,13 +61,11 @@ type Overrides struct {
 // change about every two seconds. The error is about the Config. If Redis does not answer, New
 // returns within about a second without overrides, and goes on trying in the background.
 func New(ctx context.Context, cfg Config) (*Overrides, error) {
-	if iface.IsNil(cfg.Client) {
-		return nil, errors.New("fleet: Client is nil; want that of the Redis to which the command ratelimit writes")
+	if cfg.Store == nil {
+		return nil, errors.New("fleet: Store is nil; want one in the Redis to which the command ratelimit writes")
 	}
-	if cfg.Prefix == "" {
-		cfg.Prefix = "rl:"
-	}
-	o := &Overrides{client: cfg.Client, key: overrides.Key(cfg.Prefix), log: diag.Log{Logger: cfg.Logger}}
+	client, prefix := cfg.Store.Client()
+	o := &Overrides{client: client, key: overrides.Key(prefix), log: diag.Log{Logger: cfg.Logger}}
 	o.known.Store(new(overrides.Table))
 	o.refresh(ctx)
 	go o.follow(ctx)

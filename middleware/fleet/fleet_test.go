@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
@@ -52,9 +54,18 @@ func write(t *testing.T, c redis.UniversalClient, subject, policy, limit string,
 	}
 }
 
+func storeOn(t *testing.T, c redis.UniversalClient) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.New(c, redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 func follow(t *testing.T, c redis.UniversalClient, log *diagtest.Log) *fleet.Overrides {
 	t.Helper()
-	cfg := fleet.Config{Client: c}
+	cfg := fleet.Config{Store: storeOn(t, c)}
 	if log != nil {
 		cfg.Logger = log.Logger()
 	}
@@ -221,8 +232,8 @@ func TestBrokenEntries(t *testing.T) {
 		}
 	}
 
-	if _, err := fleet.New(t.Context(), fleet.Config{}); err == nil || !strings.Contains(err.Error(), "Client is nil") {
-		t.Errorf("got %v; want that Client is nil", err)
+	if _, err := fleet.New(t.Context(), fleet.Config{}); err == nil || !strings.Contains(err.Error(), "Store is nil") {
+		t.Errorf("got %v; want that Store is nil", err)
 	}
 }
 
@@ -279,7 +290,7 @@ func TestRedisAway(t *testing.T) {
 	s := redistest.Start(t)
 	s.Kill()
 	log := new(diagtest.Text)
-	o, err := fleet.New(t.Context(), fleet.Config{Client: s.Client(), Logger: log.Logger()})
+	o, err := fleet.New(t.Context(), fleet.Config{Store: storeOn(t, s.Client()), Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
