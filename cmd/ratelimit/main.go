@@ -3,9 +3,9 @@
 //	go run ./cmd/ratelimit -h
 //
 // main.go has the root command and the exit codes, redis.go the connection, file.go and
-// servers.go the policies, print.go what is printed. check.go, subject.go (peek and reset), top.go, override.go (set, ban, unset and unban) and
-// overridelist.go (list and import) have the commands, overrideset.go what Redis has of
-// overrides. replay is a folder of its own.
+// servers.go the policies, print.go what is printed. check.go, subject.go (peek and reset), top.go,
+// override.go (set, ban, unset and unban) and overridelist.go (list and import) have the commands,
+// overrideset.go what Redis has of overrides. replay is a folder of its own.
 package main
 
 import (
