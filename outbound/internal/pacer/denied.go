@@ -87,6 +87,10 @@ func (l *learned) grow(since float64) {
 	if since > 2/l.pace {
 		return // something else is slower
 	}
-	l.age += since / max(l.length, doublesIn.Seconds(), doubles/l.pace)
+	unit := max(l.length, doublesIn.Seconds())
+	if l.base*l.length < 2 {
+		unit = max(unit, doubles/l.pace)
+	}
+	l.age += since / unit
 	l.pace = min(l.base+min(1/l.length, cut*l.base)*(math.Exp2(l.age)-1), 1e9)
 }

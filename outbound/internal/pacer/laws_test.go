@@ -184,7 +184,7 @@ func TestFailuresAreNoDenials(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		c := newCallers(1, r)
 		served := 0
-		const every, out, latency = 5 * time.Minute, 30 * time.Second, 100 * time.Millisecond
+		const every, out, latency = 5 * time.Minute, 30 * time.Second, time.Second
 		run(c, latency, 0, 24*time.Hour, func(_ *caller, at time.Duration) (int, http.Header) {
 			left := out - at%every
 			switch {
@@ -203,7 +203,7 @@ func TestFailuresAreNoDenials(t *testing.T) {
 		}
 	}
 
-	for seed := range uint64(100) {
+	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		c := newCallers(1, r)
 		l := &limited{units: 5 + 100*r.Float64(), window: time.Minute, form: "none"}
@@ -239,7 +239,7 @@ func total(callers []*caller, l *limited) (sent, served int) {
 // Law 3: whatever the limit was before, clients get half of it within ten windows, ten minutes or sixty
 // answers each, whichever is longest: with fewer answers nobody can know.
 func TestRecovers(t *testing.T) {
-	for seed := range uint64(120) {
+	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		n := 1 + r.IntN(5)
 		window := time.Duration(math.Exp(r.Float64()*8) * float64(time.Second))
@@ -317,7 +317,8 @@ func TestNoStorm(t *testing.T) {
 	}
 }
 
-// Law 5: clients that do not know each other do not become less equal, also from one to ten.
+// Law 5: clients that do not know each other do not become less equal, also from one to ten, where the slower
+// one gets an answer a second.
 func TestClientsBecomeEqual(t *testing.T) {
 	for _, l := range []limited{
 		{units: 600, window: time.Minute, form: "told"},
@@ -326,7 +327,7 @@ func TestClientsBecomeEqual(t *testing.T) {
 		{units: 600, window: time.Minute, burst: 100, form: "after"},
 		{units: 600, window: time.Minute, form: "none"},
 	} {
-		const seeds = 20
+		const seeds = 4
 		before, after := 0.0, 0.0
 		for seed := range uint64(seeds) {
 			l := l

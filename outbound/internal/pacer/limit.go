@@ -25,7 +25,7 @@ type fields struct {
 	remaining float64 // units
 	capacity  float64
 	rate      float64       // units a second, of a bucket; 0 if unknown
-	low, high float64       // the rate is between these if the limit is a bucket; high is 0 for no bound
+	low, high float64       // the rate is between these if the limit is a bucket
 	window    bool          // it is none: a reset was not that of a bucket
 	sliding   bool          // nor that of a fixed window
 	end       time.Time     // of the window; zero if unknown
@@ -57,8 +57,8 @@ func (l *limit) due(now time.Time, id int64, longest time.Duration) time.Time {
 
 // tell takes in what a response tells.
 func (l *limit) tell(now time.Time, denied bool, flying int, t retryafter.Limit) {
-	if t.Capacity != l.capacity { // it has become another
-		l.fields = fields{}
+	if !l.known || t.Capacity != l.capacity { // it has become another
+		l.fields = fields{high: math.Inf(1)}
 	}
 	end := now.Add(t.Reset)
 	same := end.Sub(l.end).Abs() <= resetError
@@ -105,32 +105,22 @@ func (l *limit) classify(t retryafter.Limit) {
 		return
 	}
 
-	high := math.Inf(1)
-	if l.high > 0 {
-		high = l.high
-	}
 	l.low = max(l.low, (used-1)/reset)
 	if reset > resetError.Seconds() {
-		high = min(high, max(used, 1)/(reset-resetError.Seconds()))
-		l.high = high
+		l.high = min(l.high, max(used, 1)/(reset-resetError.Seconds()))
 	}
-
 	switch {
 	case t.Rate > 0:
-		l.window = t.Rate < 0.99*l.low || t.Rate > 1.01*high
+		l.window = t.Rate < 0.99*l.low || t.Rate > 1.01*l.high
 	case used > 0:
-		l.window = l.low > high
-		l.rate = min(max(used/reset, l.low), high)
+		l.window = l.low > l.high
+		l.rate = min(max(used/reset, l.low), l.high)
 	}
 }
 
 // toldPace is the pace of the fields, in requests a second.
 func (l *limit) toldPace(now time.Time) float64 {
-	went := 1.0
-	if l.answers > 0 {
-		went = max(l.used/l.answers, 1)
-	}
-	went = math.Pow(went, equal)
+	went := math.Pow(max(l.used/max(l.answers, 1), 1), equal)
 
 	switch left := l.end.Sub(now).Seconds(); {
 	case !l.known || l.sliding:

@@ -1,10 +1,10 @@
 // Package pacer paces the requests of one client by what the responses say of the server's limits. It is
 // the algorithm of httpclient.Adaptive, without network and clock. This comment is the whole of it.
 //
-// A response names limits: those of its fields, or else those that its route had before, or else the one without
-// a name, which routes without an answer have, too. The next request to the same route waits for each of them, in order of arrival, until the wait that the
-// server has told is over and an interval has passed since the last request. The interval is that of the slower
-// of two paces.
+// A response names limits: those of its fields, or else those that its route had before, or else the one
+// without a name, which routes without an answer have, too. The next request to the same route waits for each
+// of them, in order of arrival, until the wait that the server has told is over and an interval has passed since
+// the last request. The interval is that of the slower of two paces.
 //
 // The told pace comes from the fields. went is how many units all clients used for each answer that this one got,
 // so where clients are equal it is their number; each divides by went to the power of equal. A power of 1 would
@@ -24,9 +24,10 @@
 //
 //	pace = pace at opening + (2^age - 1) · (1 / closed time, or a cut of the pace if that is less)
 //
-// age grows by 1 in the closed time, 30 seconds or 20 answers, whichever is longest. So a cut is soon made good,
-// and a limit that was raised is found, however large it is. A client that has been allowed fewer than a few
-// requests since the first denial knows no pace: what it guesses from them doubles faster.
+// age grows by 1 in the closed time or 30 seconds, or in 20 answers if these take longer and fewer than two
+// requests go in a closed time, as in a bucket. So a cut is soon made good, and a limit that was raised is found,
+// however large it is. A client that has been allowed fewer than a few requests since the first denial knows no
+// pace: what it guesses from them doubles faster.
 //
 // A failure is no denial: a 503, or no response. It holds all requests back as told, or one at a time asks, and
 // changes no pace. A response from a cache says nothing.
@@ -89,7 +90,7 @@ const (
 	resetError = 1200 * time.Millisecond // of a reset that is rounded up to seconds, with some latency
 	few        = 8.0                     // units that remain, or answers that say something
 	maxReserve = 32.0                    // units: law 5, enough for fifty clients; with more, an empty bucket of the story takes longer
-	equal      = 0.7                    // law 5; with 1 no client would take over from another, with 0.5 thirty clients overrun a bucket
+	equal      = 0.7                     // law 5; with 1 no client would take over from another, with 0.5 thirty clients overrun a bucket
 	cut        = 0.1                     // law 3: the part of a pace that a denial takes; half of it is left unused on average
 	doubles    = 20.0                    // law 3: answers, and
 	doublesIn  = 30 * time.Second        // law 3: time in which growth doubles at the fastest; a younger Date is no old one
@@ -247,22 +248,17 @@ func (p *Pacer) old(now time.Time, a retryafter.Answer) bool {
 
 // told returns the limits that an answer names, after they have taken in what it tells.
 func (p *Pacer) told(now time.Time, route string, a retryafter.Answer) []*limit {
-	if a.Remaining < 0 {
-		if known := p.of(route); known != nil {
-			return known
-		}
+	if known := p.of(route); a.Remaining < 0 && known != nil {
+		return known
+	} else if a.Remaining < 0 {
 		return []*limit{p.limit(name{})}
 	}
 
-	first := p.limit(name{a.Resource, a.Policy})
-	first.tell(now, a.Denied, p.flying, retryafter.Limit{
-		Remaining: a.Remaining, Capacity: a.Capacity, Window: a.Window, Reset: a.Reset, Rate: a.Rate,
-	})
-	limits := []*limit{first}
-	for _, other := range a.Others {
-		if other.Policy != "" {
-			l := p.limit(name{a.Resource, other.Policy})
-			l.tell(now, a.Denied, p.flying, other)
+	var limits []*limit
+	for i, t := range a.Limits() {
+		if i == 0 || t.Policy != "" {
+			l := p.limit(name{a.Resource, t.Policy})
+			l.tell(now, a.Denied, p.flying, t)
 			limits = append(limits, l)
 		}
 	}

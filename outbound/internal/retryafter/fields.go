@@ -41,6 +41,13 @@ type Limit struct {
 	Rate                float64
 }
 
+// Limits returns the limit of the Answer itself, and Others.
+func (a *Answer) Limits() (all [4]Limit) {
+	all[0] = Limit{a.Policy, a.Remaining, a.Capacity, a.Window, a.Reset, a.Rate}
+	copy(all[1:], a.Others[:])
+	return all
+}
+
 // forms are the fields of servers that send one limit as three fields, beside the drafts 7 to 11.
 // The first form of which a response has the remaining counts.
 // An exact reset goes before one that is rounded, and used and remaining stand in for a limit.
