@@ -12,9 +12,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
-// Adaptive is an http.RoundTripper that reads from the responses how much of the server's limit
-// remains, and paces the next requests, without a store. Clients that know nothing of each other then
-// share the limit, as a rule evenly and with few denials. The zero value is ready to use:
+// Adaptive is an http.RoundTripper that learns from the responses how much the server allows, and
+// paces the next requests, without a store. Clients that know nothing of each other then share the
+// limit with few denials. The zero value is ready to use:
 //
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
@@ -26,22 +26,22 @@ import (
 //
 // # Algorithm
 //
-// At first the bucket is used as fast as the caller likes. As a rule, pacing begins when a response
-// shows that little remains or is a denial: requests then leave one by one, the slower the less remains.
-// Where the server does not tell its rate, it is learned from what remains and from denials. A limit that no
-// field describes, such as one per second beside the fields of a daily limit, is learned from its
-// denials, and the slower of both rates counts.
+// What the server tells is obeyed: no request is sent before a Retry-After, or a reset in its place, for
+// at most a day. What remains is spread over the time until the reset, and of a bucket a reserve is kept.
+// A limit that no field describes is learned from its denials: the pace falls to what was allowed,
+// and grows until the next. Limits that the server tells apart, by resource or policy, are paced apart: a
+// request waits for those that the last answer to its Key, method and first path segment named.
 //
-// # Limitations
+// A 503, a time-out or another error of Base is no denial. It holds all requests with this Key back: for
+// its Retry-After, or else one at a time asks, at growing intervals of up to ten minutes. It changes no pace.
+// A 503 with fields that say that nothing remains is a denial. Fields of a response that a cache has
+// kept, with an Age or a Date that is half a minute old, are not obeyed.
 //
-// Clients may be denied often, be served unevenly or leave much of the limit unused if
-//   - the bucket has a few units, or the fixed window a few seconds
-//   - the server does not tell its rate and the limit is slow for so many clients
-//   - a client is served less than twice in a window
-//   - clients learn from denials alone, or from a RateLimit-Remaining alone with a small bucket
-//   - more than about 240 clients share a large bucket.
+// # When not to use it
 //
-// If the server blocks its clients after a denial, use a [Transport] with the limit.
+// If you know the limit, configure it in a [Transport], and share it in a store: above all where the server
+// blocks its clients after a denial, where its bucket has few units, or where clients must be served
+// equally and no field tells what remains. Clients with few requests in a window learn slowly.
 //
 // A 403 with nothing remaining counts as a denial even if it was for another reason.
 //

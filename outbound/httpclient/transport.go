@@ -30,9 +30,10 @@ import (
 //
 // # Denials
 //
-// A denial is a response with status 429; with 503 and a Retry-After; or with 403 and a
-// Retry-After, or a 403 with nothing remaining, as GitHub may send. Config.Denied can add
-// others. The request is sent again after the Retry-After, in seconds or as a date, and a
+// A denial is a response with status 429; with 403 and a Retry-After; or a 403 or 503 with
+// nothing remaining, as GitHub may send. Config.Denied can add others. Another 503 with a
+// Retry-After says nothing of a limit, but is treated alike here. The
+// request is sent again after the Retry-After, in seconds or as a date, and a
 // random part of up to a tenth of it. Without a Retry-After, the reset counts in its place
 // unless something remains, in the fields that [Adaptive] reads. Without a time, or if it is
 // 0, the wait is up to half a second, and up to twice as long with each further try, ten
@@ -40,7 +41,8 @@ import (
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe to
 // repeat, if MaxTries were denied, if the wait that it asks for would exceed MaxWait or
-// the context's deadline, or if the denial says that no wait helps, as our middleware, OpenAI and Stripe may.
+// the context's deadline, or if the denial says that no wait helps, as our middleware, OpenAI
+// and Stripe may.
 //
 // A request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // it has an Idempotency-Key or X-Idempotency-Key header, or if [Config.Replay] says so; and

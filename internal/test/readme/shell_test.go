@@ -28,7 +28,7 @@ var notRun = []struct{ command, reason string }{
 	{"RATELIMIT_TEST_REDIS=", "runs this test"},
 	{"for server in ", "needs servers at these paths"},
 	{"go -C benchmarks ", "measures"},
-	{"go run ./outbound/simulate -worlds", "takes a minute"},
+	{"go run ./outbound/simulate -random", "takes a minute"},
 	{"version=", "changes each go.mod"},
 	{"git tag ", "sets tags"},
 	{"for module in ", "needs the tags"},

@@ -51,6 +51,9 @@ func run(callers []*caller, latency, from, until time.Duration, answer partner, 
 		} else {
 			c.id, wait, _ = c.Next(now, c.route, math.MaxInt64)
 		}
+		if wait < 0 || wait > 25*time.Hour {
+			panic("a wait of " + wait.String())
+		}
 		if c.sleep = wait > 0; c.sleep {
 			c.at += wait
 			continue
@@ -163,7 +166,7 @@ func TestToldIsObeyed(t *testing.T) {
 			case 0:
 				h.Set("Retry-After", seconds(wait))
 			case 1:
-				h.Set("RateLimit-Limit", "10")
+				h.Set("RateLimit-Limit", []string{"", "0", "10"}[r.IntN(3)])
 				h.Set("RateLimit-Remaining", strconv.Itoa(r.IntN(3)))
 				h.Set("RateLimit-Reset", seconds(wait))
 				h.Set("RateLimit-Policy", "10;w=60")

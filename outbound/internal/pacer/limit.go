@@ -88,7 +88,7 @@ func (l *limit) tell(now time.Time, denied bool, flying int, t retryafter.Limit)
 	l.tight = l.tight || denied || t.Remaining-float64(flying) < min(few, t.Capacity/2)
 	if t.Reset > 0 {
 		l.end = end
-		if t.Remaining < 1 && !bucket {
+		if t.Remaining-float64(flying) < 1 && !bucket { // those on their way take the rest
 			l.hold = latest(l.hold, now.Add(min(t.Reset, maxHold)))
 		}
 	}
@@ -127,7 +127,7 @@ func (l *limit) toldPace(now time.Time) float64 {
 	case l.window && left > 0:
 		return (l.remaining/went + 1) / left // the last at the reset
 	case !l.window && l.rate > 0 && l.tight:
-		reserve := min(l.capacity/2, maxReserve)
+		reserve := min(max(l.capacity/2, 1), maxReserve)
 		return l.rate * math.Exp((l.remaining-reserve)/reserve) / went
 	}
 	return math.Inf(1)

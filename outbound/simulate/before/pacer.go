@@ -1,5 +1,5 @@
-// Package pacer paces the requests of one client by the RateLimit fields of the responses. It is
-// the algorithm of httpclient.Adaptive, without network and clock.
+// Package before is package pacer as it was before it was begun again, for the simulation to compare
+// with. It paces the requests of one client by the RateLimit fields of the responses.
 //
 // Once the limit is within reach, requests leave at the rate
 //
@@ -29,8 +29,7 @@
 //
 // pacer.go has the queue of requests, share.go the rate, aimd.go the share without a common one,
 // limit.go what the server says of its limit, window.go recognizes fixed windows, and blind.go has the
-// second rate. outbound/simulate compares the algorithm with others in many worlds: run it before and
-// after a change here, with several seeds.
+// second rate.
 package before
 
 import (
