@@ -3,12 +3,12 @@
 -- KEYS[1]  the hash
 -- ARGV     the version's field and the start of its new value; the most entries and the most bytes
 --          that there may be after a set;
---          n, and n fields and values that had ended when they were read;
---          m, and m fields to take back;
+--          n, and n fields to remove, with their values as they were read;
 --          the fields and values to set
 --
--- Replies with the numbers of entries and of bytes that there would be, both without the
--- version. If one is above its bound, nothing is set. Taking back has no bound.
+-- Replies with the numbers of entries and of bytes that there would be, both without the version,
+-- and of those removed. If entries or bytes are above their bound, nothing is set. Removing alone has
+-- no bound.
 --
 -- The version ends with a dot and the bytes, so that a change need not read the whole hash, for
 -- which servers would wait.
@@ -34,21 +34,17 @@ if not bytes then
   end
 end
 
--- Each field is changed once: an entry that has ended goes only if nobody has set it again since it
--- was read.
-local gone, set = {}, {}
-local function drop(field, ended)
+-- Each field is changed once: an entry is removed only if nobody has set it again since it was read.
+local gone, removed, set = {}, 0, {}
+local function drop(field, read)
   local value = redis.call('HGET', key, field)
-  if value and not gone[field] and (not ended or ended == value) then
-    gone[field], entries, bytes = true, entries - 1, bytes - #field - #value
+  if value and not gone[field] and (not read or read == value) then
+    gone[field], entries, bytes, removed = true, entries - 1, bytes - #field - #value, removed + 1
   end
 end
 for _ = 1, tonumber(take()) do
   local field = take()
   drop(field, take())
-end
-for _ = 1, tonumber(take()) do
-  drop(take())
 end
 
 local sets = next_arg <= #ARGV
@@ -60,7 +56,7 @@ while next_arg <= #ARGV do
   entries, bytes = entries + 1, bytes + #field + #set[field]
 end
 if sets and (entries > most or bytes > most_bytes) then
-  return {entries, bytes}
+  return {entries, bytes, removed}
 end
 
 redis.call('HSET', key, version, ARGV[2] .. '.' .. bytes)
@@ -70,4 +66,4 @@ end
 for field, value in pairs(set) do
   redis.call('HSET', key, field, value)
 end
-return {entries, bytes}
+return {entries, bytes, removed}

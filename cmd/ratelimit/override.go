@@ -130,7 +130,7 @@ func (c *command) takeBack(bans bool) *cobra.Command {
 				return errFound
 			}
 
-			if err := set.write(cmd.Context(), nil, fields); err != nil {
+			if err := set.takeBack(cmd.Context(), fields); err != nil {
 				return err
 			}
 			for _, line := range lines {
@@ -181,7 +181,7 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 			return err
 		}
 
-		if err := set.write(cmd.Context(), []overrides.Entry{e}, nil); err != nil {
+		if err := set.write(cmd.Context(), []overrides.Entry{e}); err != nil {
 			return err
 		}
 

@@ -320,11 +320,11 @@ func TestTwoOperators(t *testing.T) {
 
 	ended := bans("sub:", 2)
 	ended[0].Until, ended[1].Until = time.Now(), time.Now()
-	if err := reads().write(t.Context(), ended, nil); err != nil {
+	if err := reads().write(t.Context(), ended); err != nil {
 		t.Fatal(err)
 	}
 	one, other := reads(), reads()
-	if err := errors.Join(one.write(t.Context(), bans("sub:", 1), nil), other.write(t.Context(), bans("x", 1), nil)); err != nil {
+	if err := errors.Join(one.write(t.Context(), bans("sub:", 1)), other.write(t.Context(), bans("x", 1))); err != nil {
 		t.Error(err)
 	}
 	if got := reads(); len(got.entries.All) != 2 || len(got.ended) != 0 {
@@ -332,7 +332,19 @@ func TestTwoOperators(t *testing.T) {
 	}
 
 	one, other = reads(), reads()
-	if err := one.write(t.Context(), bans("a", 6000), nil); err != nil {
+	// One takes back what the other has set again.
+	fields, _ := one.of("sub:0", func(string, string) bool { return true })
+	longer := bans("sub:", 1)
+	longer[0].Until = hour.Add(time.Hour)
+	if err := other.write(t.Context(), longer); err != nil {
+		t.Error(err)
+	}
+	if err := one.takeBack(t.Context(), fields); err == nil || !strings.Contains(err.Error(), "0 of 1 overrides are taken back") || reads().find("", "sub:0") == nil {
+		t.Errorf("got %v, and %v; want that the longer ban stays", err, reads().sorted())
+	}
+
+	one, other = reads(), reads()
+	if err := one.write(t.Context(), bans("a", 6000)); err != nil {
 		t.Error(err)
 	}
 	long := bans("c", 3900)
@@ -353,7 +365,7 @@ func TestTwoOperators(t *testing.T) {
 			tt.set = reads()
 		}
 		before := len(reads().entries.All)
-		err := tt.set.write(t.Context(), tt.all, nil)
+		err := tt.set.write(t.Context(), tt.all)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v; want %s", err, tt.want)
 			continue

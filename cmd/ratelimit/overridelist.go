@@ -62,7 +62,7 @@ If one is broken, nothing is set.`,
 				return err
 			}
 
-			if err := set.write(cmd.Context(), entries, nil); err != nil {
+			if err := set.write(cmd.Context(), entries); err != nil {
 				return err
 			}
 

@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -27,8 +26,9 @@ type overrideSet struct {
 	key     string
 	now     time.Time // of Redis
 	version string
+	values  map[string]string // as they were read, by field
 	entries overrides.Table   // without those that have ended
-	ended   map[string]string // their fields and values
+	ended   []string          // their fields
 	broken  map[string]error  // by field
 }
 
@@ -59,30 +59,26 @@ func (c *command) open(ctx context.Context) (*overrideSet, error) {
 }
 
 func newOverrideSet(client redis.UniversalClient, prefix string) *overrideSet {
-	return &overrideSet{
-		client: client, key: overrides.Key(prefix),
-		ended: map[string]string{}, broken: map[string]error{},
-	}
+	return &overrideSet{client: client, key: overrides.Key(prefix), broken: map[string]error{}}
 }
 
 func (s *overrideSet) read(ctx context.Context) (err error) {
 	if s.now, err = s.client.Time(ctx).Result(); err != nil {
 		return err
 	}
-	fields, err := s.client.HGetAll(ctx, s.key).Result()
-	if err != nil {
+	if s.values, err = s.client.HGetAll(ctx, s.key).Result(); err != nil {
 		return err
 	}
 
-	s.version = fields[overrides.Version]
-	delete(fields, overrides.Version)
-	for field, value := range fields {
+	s.version = s.values[overrides.Version]
+	delete(s.values, overrides.Version)
+	for field, value := range s.values {
 		e, err := overrides.Parse(field, value, s.now)
 		switch {
 		case err != nil:
 			s.broken[field] = err
 		case !s.now.Before(e.Until):
-			s.ended[field] = value
+			s.ended = append(s.ended, field)
 		default:
 			s.entries.Add(e)
 		}
@@ -98,25 +94,15 @@ var change = redis.NewScript(changeText)
 // part is how many entries one step changes: while Redis does that, servers wait.
 const part = 500
 
-// write sets entries and takes the fields of others back, and removes those that have ended. Each part
-// is one step of Redis: all of it or nothing. The version tells servers that something has changed.
-func (s *overrideSet) write(ctx context.Context, set []overrides.Entry, remove []string) error {
-	ended := slices.Sorted(maps.Keys(s.ended))
+// write sets entries, and removes those that have ended. Each part is one step of Redis: all of it or
+// nothing.
+func (s *overrideSet) write(ctx context.Context, set []overrides.Entry) error {
+	ended := s.ended
 	for done := 0; done == 0 || done < len(set); done += part {
-		args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes}
-
 		some := ended[:min(len(ended), part)]
 		ended = ended[len(some):]
-		args = append(args, len(some))
-		for _, field := range some {
-			args = append(args, field, s.ended[field])
-		}
 
-		args = append(args, len(remove))
-		for _, field := range remove {
-			args = append(args, field)
-		}
-
+		var args []any
 		for _, e := range set[done:min(done+part, len(set))] {
 			text, err := json.Marshal(e)
 			if err != nil {
@@ -125,10 +111,9 @@ func (s *overrideSet) write(ctx context.Context, set []overrides.Entry, remove [
 			args = append(args, e.Field(), string(text))
 		}
 
-		after, err := change.Run(ctx, s.client, []string{s.key}, args...).Int64Slice()
+		after, err := s.change(ctx, some, args...)
 		switch {
 		case err != nil:
-			err = failed(s.client, err)
 		case len(set) > 0 && after[0] > overrides.Most:
 			err = fmt.Errorf("there would be %d overrides; want at most %d: put those that stay into the file of policies", after[0], overrides.Most)
 		case len(set) > 0 && after[1] > overrides.MostBytes:
@@ -142,6 +127,29 @@ func (s *overrideSet) write(ctx context.Context, set []overrides.Entry, remove [
 		}
 	}
 	return nil
+}
+
+// takeBack removes entries, unless somebody has changed them since they were read.
+func (s *overrideSet) takeBack(ctx context.Context, fields []string) error {
+	after, err := s.change(ctx, fields)
+	if err == nil && after[2] < int64(len(fields)) {
+		err = fmt.Errorf("%d of %d overrides are taken back: meanwhile somebody has changed the others; run this again", after[2], len(fields))
+	}
+	return err
+}
+
+// change runs the script: it removes fields that have the values that were read, and sets fields to
+// values. The version tells servers that something has changed.
+func (s *overrideSet) change(ctx context.Context, remove []string, set ...any) ([]int64, error) {
+	args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes, len(remove)}
+	for _, field := range remove {
+		args = append(args, field, s.values[field])
+	}
+	after, err := change.Run(ctx, s.client, []string{s.key}, append(args, set...)...).Int64Slice()
+	if err != nil {
+		return nil, failed(s.client, err)
+	}
+	return after, nil
 }
 
 // find returns the override of a subject that servers use in a policy, or nil.
