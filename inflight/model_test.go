@@ -52,7 +52,7 @@ func TestSlotsModel(t *testing.T) {
 				}
 			}
 			for _, l := range w.links {
-				l.loss = 0
+				l.set(near, 0)
 			}
 			time.Sleep(5 * time.Second)
 			for key := range w.redis.hashes {

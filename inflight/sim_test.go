@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ type simRedis struct {
 	hashes map[string]map[string]string
 	expire map[string]time.Time
 	offset time.Duration
-	runs   int
+	runs   atomic.Int64
 }
 
 func newSimRedis(t testing.TB) *simRedis {
@@ -104,7 +105,7 @@ func at(list []string, i int) string {
 func (s *simRedis) run(key, id string, c *call) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.runs++
+	s.runs.Add(1)
 	if end, ok := s.expire[key]; ok && !end.After(s.now()) {
 		delete(s.hashes, key)
 	}
@@ -125,6 +126,13 @@ func (s *simRedis) run(key, id string, c *call) string {
 		return reply.String()
 	}
 	return old
+}
+
+// step sets the clock.
+func (s *simRedis) step(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offset += d
 }
 
 // flush loses all data.
@@ -177,6 +185,12 @@ func (l *link) isCut() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cut
+}
+
+func (l *link) set(near time.Duration, loss float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.near, l.loss = near, loss
 }
 
 func (l *link) setCut(cut bool) {
