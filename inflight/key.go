@@ -64,7 +64,8 @@ type key struct {
 	asked     []*want // by the call that is awaited, in its order
 	waiting   []*want // for the next
 	confirmed int
-	wrote     time.Time // when the last call was sent that was answered
+	wrote     time.Time     // when the last call was sent that was answered
+	lasts     time.Duration // its lease
 
 	denied  time.Time     // when a call was last answered with a denial
 	full    int           // fewer than this were free, and fewer than this below a want's most: see paused
@@ -199,7 +200,7 @@ func (k *key) answer(c *call, granted string, err error) {
 	if err != nil {
 		k.failed(asked, now, err)
 	} else {
-		k.failures, k.wrote, k.confirmed = 0, c.sent, c.held
+		k.failures, k.wrote, k.lasts, k.confirmed = 0, c.sent, c.lease, c.held
 		if len(asked) > 0 {
 			k.decide(asked, granted, now)
 		} else if n, err := strconv.ParseInt(granted, 10, 64); err == nil && k.name == serversKey {

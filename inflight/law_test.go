@@ -195,6 +195,22 @@ func TestCrashAndClose(t *testing.T) {
 	}
 }
 
+// Slots that are held for minutes stay, also while their lease becomes one of a minute.
+func TestOldSlotsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, 1, time.Millisecond, 0)
+		old := holders(t, w.servers[0], 3, 3)
+		for begin := time.Now(); time.Since(begin) < 3*time.Minute; time.Sleep(500 * time.Millisecond) {
+			if _, err := w.servers[1].acquire(t.Context(), key1, 1, 3, patient, w.servers[1].countsOf("")); !errors.Is(err, ErrFull) {
+				t.Fatalf("after %v: got %v; want %v", time.Since(begin), err, ErrFull)
+			}
+		}
+		for _, h := range old {
+			h.release()
+		}
+	})
+}
+
 // A server that was cut off for longer than its lease registers again, and its work goes on: nobody gets a slot until that is over.
 func TestLateRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *shard) due(now time.Time) (calls []*call, urgent bool) {
 			h.end("a slot is held longer than MaxHold: it counts no longer")
 		}
 
-		age, renew := now.Sub(k.wrote), k.lease(now)*3/10
+		age, renew := now.Sub(k.wrote), k.lasts*3/10
 		switch {
 		case s.limiter.store == nil:
 			k.advance(now)
