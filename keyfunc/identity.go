@@ -22,7 +22,7 @@ func Subject(get func(context.Context) string) Func {
 	return func(r *http.Request) (string, error) {
 		identity := get(r.Context())
 		if identity == "" {
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			notice.Report(r.Context(), diag.AnonymousOnly, "")
 			return "", nil
 		}
 		return encode("sub:", identity), nil

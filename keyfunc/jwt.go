@@ -118,7 +118,7 @@ func (v *verifier) entry(r *http.Request) entry {
 	e, err := v.verify(r.Context(), token)
 	if err != nil {
 		if !v.works.Load() && !errors.Is(err, errReported) && v.failed.Add(1) >= manyTokens {
-			v.report(r.Context(), diag.JWTNoneVerifies, fmt.Sprintf("none of the first %d bearer tokens verified, so no user is counted; "+
+			v.report(r.Context(), diag.JWTRejected, fmt.Sprintf("none of the first %d bearer tokens verified, so no user is counted; "+
 				"check the key, the methods, issuer and audience", manyTokens), "reason", reason(err))
 		}
 		return entry{}
@@ -152,7 +152,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 	}
 	if err := v.claims.Validate(claims); err != nil {
 		if exp, none := claims.GetExpirationTime(); exp == nil && none == nil {
-			v.report(ctx, diag.JWTWithoutExp, "a token with a valid signature has no expiry (exp), so its subject is not counted; "+
+			v.report(ctx, diag.JWTRejected, "a token with a valid signature has no expiry (exp), so its subject is not counted; "+
 				"let the issuer set exp")
 			return entry{}, errReported
 		}
@@ -234,7 +234,7 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 
 		usable := slices.DeleteFunc(slices.Clone(set.Keys), isEmptyKey)
 		if len(usable) < len(set.Keys) {
-			v.report(ctx, diag.JWTEmptyKey, "the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; "+
+			v.report(ctx, diag.JWTRejected, "the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; "+
 				"set the secret, and return an error for an unknown kid")
 		}
 

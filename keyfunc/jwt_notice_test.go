@@ -74,17 +74,17 @@ func TestJWTSubjectEmptyKey(t *testing.T) {
 		want   string
 		codes  []diag.Code
 	}{
-		{"empty", func(*jwt.Token) (any, error) { return []byte(""), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
-		{"nil", func(*jwt.Token) (any, error) { return []byte(nil), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
-		{"zero bytes", func(*jwt.Token) (any, error) { return make([]byte, 32), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
-		{"empty, signed with another", func(*jwt.Token) (any, error) { return []byte{}, nil }, secret, "", []diag.Code{diag.JWTEmptyKey}},
-		{"unknown kid", func(token *jwt.Token) (any, error) { return kids[token.Header["kid"].(string)], nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
+		{"empty", func(*jwt.Token) (any, error) { return []byte(""), nil }, []byte{}, "", []diag.Code{diag.JWTRejected}},
+		{"nil", func(*jwt.Token) (any, error) { return []byte(nil), nil }, []byte{}, "", []diag.Code{diag.JWTRejected}},
+		{"zero bytes", func(*jwt.Token) (any, error) { return make([]byte, 32), nil }, []byte{}, "", []diag.Code{diag.JWTRejected}},
+		{"empty, signed with another", func(*jwt.Token) (any, error) { return []byte{}, nil }, secret, "", []diag.Code{diag.JWTRejected}},
+		{"unknown kid", func(token *jwt.Token) (any, error) { return kids[token.Header["kid"].(string)], nil }, []byte{}, "", []diag.Code{diag.JWTRejected}},
 		{"empty in a set", func(*jwt.Token) (any, error) {
 			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte{}, secret}}, nil
-		}, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
+		}, []byte{}, "", []diag.Code{diag.JWTRejected}},
 		{"others of the set count", func(*jwt.Token) (any, error) {
 			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte{}, secret}}, nil
-		}, secret, aliceKey, []diag.Code{diag.JWTEmptyKey}},
+		}, secret, aliceKey, []diag.Code{diag.JWTRejected}},
 		{"set", func(*jwt.Token) (any, error) {
 			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte("other"), secret}}, nil
 		}, secret, aliceKey, nil},
@@ -102,7 +102,7 @@ func TestJWTSubjectEmptyKey(t *testing.T) {
 
 // Only tokens signed by the issuer are reported as having no expiry.
 func TestJWTSubjectWithoutExp(t *testing.T) {
-	without := []diag.Code{diag.JWTWithoutExp}
+	without := []diag.Code{diag.JWTRejected}
 	for _, tt := range []struct {
 		name  string
 		token string

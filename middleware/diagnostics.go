@@ -18,10 +18,6 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source
 		return // the client has gone
 	}
 	args := []any{"policy", failed.policy, "function", failed.function, "requests", from.consequence(failed.function)}
-	if errors.Is(failed.cause, errNoLimit) {
-		l.log.Report(diag.LimitUnset, failed.policy, "a policy cannot be decided, because the limit of a plan is missing", withError(args, failed.cause)...)
-		return
-	}
 	l.log.Report(diag.PolicyFailed, failed.policy+" "+failed.function,
 		"a policy cannot be decided, because its "+failed.function+" fails", withError(args, failed.cause)...)
 }

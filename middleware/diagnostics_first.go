@@ -33,7 +33,7 @@ func (p *policy) note(key string, why keyNotice) {
 	p.first.Store(nil)
 	switch {
 	case f.seen[noUser] == firstKeys:
-		p.reportFirst(diag.KeyBeforeAuth, "none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after")
+		p.reportFirst(diag.AnonymousOnly, "none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after")
 	case f.seen[noRoute] == firstKeys:
 		p.reportFirst(diag.RouteUnknown, "the first %d requests all had no route, or one that ends in /* as a mount of chi does, so routes may share a bucket: use the adapter of your router (adapters/chi in chi's Use), or around a ServeMux ratelimit.Routes(mux)")
 	case f.anonymous == firstKeys:

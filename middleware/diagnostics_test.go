@@ -43,7 +43,7 @@ func TestFirstRequestsAtOnce(t *testing.T) {
 		want diag.Code
 	}{
 		{"anonymous", key(""), diag.AnonymousOnly},
-		{"no user", keyfunc.Subject(func(context.Context) string { return "" }), diag.KeyBeforeAuth},
+		{"no user", keyfunc.Subject(func(context.Context) string { return "" }), diag.AnonymousOnly},
 	} {
 		log := new(diagtest.Log)
 		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
@@ -86,7 +86,7 @@ func TestTwoProblemsOfAKey(t *testing.T) {
 		r.Header.Set("X-Forwarded-For", "203.0.113.9")
 		l.Decide(r)
 	}
-	if lines := log.Lines(); len(lines) != 2 || lines[0].Code() != diag.ProxyIgnored || lines[1].Code() != diag.KeyBeforeAuth {
+	if lines := log.Lines(); len(lines) != 2 || lines[0].Code() != diag.ProxyIgnored || lines[1].Code() != diag.AnonymousOnly {
 		t.Errorf("got %v; want the proxy that is ignored, and the user that is missed", lines)
 	}
 }

@@ -285,8 +285,8 @@ func TestMissingPlan(t *testing.T) {
 			}
 		}
 
-		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.LimitUnset || lines[0].Attrs["policy"] != "plan" {
-			t.Errorf("%s: got %v; want one line of limit-unset", test.name, lines)
+		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.PolicyFailed || lines[0].Attrs["policy"] != "plan" {
+			t.Errorf("%s: got %v; want one line", test.name, lines)
 		}
 
 		if test.want[1] == 429 && left(t, store, "k", "plan", hour) != 0 {

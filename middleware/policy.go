@@ -132,18 +132,16 @@ func (p *policy) askCost(c *gcra.Charge, r *http.Request) error {
 	return nil
 }
 
-// errNoLimit is the error of a plan that is missing.
-var errNoLimit = errors.New("the limit is missing, and so is Policy.Limit; want a limit for each plan, or gcra.Unlimited")
-
-// setLimit sets the charge's limit to one that LimitFor or Override returned. In place of
-// a zero one it keeps the limit that the charge has. In errors what has the limit.
+// setLimit sets the charge's limit to one that LimitFor or Override returned. A zero limit
+// leaves the charge's limit unchanged. what names the source of the limit in errors.
 func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit, what string) error {
 	switch limit {
 	case gcra.Limit{}:
 		if c.Limit == (gcra.Limit{}) {
-			return errNoLimit
+			return errors.New("the limit is missing, and so is Policy.Limit; want a limit for each plan, or gcra.Unlimited")
 		}
-		p.limiter.log.Report(diag.LimitUnset, p.Name, "LimitFor or Override returned no limit, so the one without it applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
+		p.limiter.log.Report(diag.PolicyFailed, p.Name+" limit",
+			"LimitFor or Override returned no limit, so the one without it applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
 		return nil
 	case gcra.Unlimited():
 	default:

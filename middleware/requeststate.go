@@ -57,18 +57,22 @@ func (s *requestState) Value(key any) any {
 }
 
 // Notice logs what a key function reports, in one line for all policies, which
-// often have the same key function. A missing user or route it only notes in the entry:
-// that is logged if none of the policy's first requests has one.
+// often have the same key function. A missing user or route is only recorded here;
+// policy.note logs it if all of the policy's first requests lack one.
 func (s *requestState) Notice(code diag.Code, text string, args ...any) {
 	e := &s.entries[len(s.entries)-1]
 	switch code {
-	case diag.KeyBeforeAuth:
+	case diag.AnonymousOnly:
 		e.key = noUser
 	case diag.RouteUnknown:
 		e.key = noRoute
 	default:
 		e.key = cmp.Or(e.key, explained)
-		s.policies.limiter.log.Report(code, "", text, append([]any{"policy", s.policies.list[e.policy].Name}, args...)...)
+		cause := "" // which of the mistakes with tokens: one must not hide another
+		if code == diag.JWTRejected {
+			cause = text
+		}
+		s.policies.limiter.log.Report(code, cause, text, append([]any{"policy", s.policies.list[e.policy].Name}, args...)...)
 	}
 }
 

@@ -18,8 +18,7 @@ const (
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
 	RedisGrants      Code = "redis-grants"      // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
-	OverridesUnread  Code = "overrides-unread"  // the overrides of operators cannot be read
-	OverrideBroken   Code = "override-broken"   // one of them cannot be used
+	OverridesUnread  Code = "overrides-unread"  // the overrides of operators, or one of them, cannot be read
 	PoliciesUnknown  Code = "policies-unknown"  // a store that is wrapped does not tell operators the policies
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
@@ -31,13 +30,9 @@ const (
 	AddrOverwritten Code = "addr-overwritten"  // middleware in front has put an address into r.RemoteAddr
 	LimiterTwice    Code = "limiter-twice"     // one limiter charged one request twice
 	SharedName      Code = "shared-name"       // two limits share a policy name and a store
-	AnonymousOnly   Code = "anonymous-only"    // a policy's first requests all had an empty key
-	KeyBeforeAuth   Code = "key-before-auth"   // KeyFrom ran before the authentication
-	LimitUnset      Code = "limit-unset"       // LimitFor or Override returned the zero Limit
+	AnonymousOnly   Code = "anonymous-only"    // none of a policy's first requests had a user, or all had an empty key
 	CostAboveBurst  Code = "cost-above-burst"  // a request costs more than a full bucket holds, so it can never pass
-	JWTWithoutExp   Code = "jwt-without-exp"   // a correctly signed token has no exp
-	JWTEmptyKey     Code = "jwt-empty-key"     // tokens are verified with an empty HMAC key
-	JWTNoneVerifies Code = "jwt-none-verifies" // none of the first bearer tokens verified
+	JWTRejected     Code = "jwt-rejected"      // tokens have no exp, the HMAC key is empty, or none of the first tokens verified
 	RouteUnknown    Code = "route-unknown"     // the key is the route, and the route is never known
 	RouteApart      Code = "route-apart"       // a policy's pattern has a parameter where a route has text, so it does not apply
 	SigninUnsettled Code = "signin-unsettled"  // an attempt to sign in stays charged, or its penalty is not

@@ -3,7 +3,7 @@
 // limiter.
 //
 // Every request with the problem makes a report; the receiver decides how often to log it.
-// [diag.KeyBeforeAuth] and [diag.RouteUnknown] are problems only if none of a policy's first
+// [diag.AnonymousOnly] and [diag.RouteUnknown] are problems only if none of a policy's first
 // requests has a user or a route. The receiver has its own text for them.
 package notice
 

@@ -16,14 +16,14 @@ func (f receiver) Notice(code diag.Code, text string, args ...any) {
 }
 
 func TestReport(t *testing.T) {
-	notice.Report(t.Context(), diag.JWTEmptyKey, "without a receiver")
+	notice.Report(t.Context(), diag.JWTRejected, "without a receiver")
 
 	var got string
 	ctx := context.WithValue(t.Context(), notice.Key{}, receiver(func(report string) { got = report }))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	notice.Report(ctx, diag.JWTEmptyKey, "text", "key", 1)
-	if want := "jwt-empty-key: text[key 1]"; got != want {
+	notice.Report(ctx, diag.JWTRejected, "text", "key", 1)
+	if want := "jwt-rejected: text[key 1]"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
 }

@@ -38,12 +38,12 @@ func TestThroughALimiter(t *testing.T) {
 		want          []diag.Code
 	}{
 		{"a token without exp", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}),
-			token(jwt.RegisteredClaims{Subject: "alice"}), 1, []diag.Code{diag.JWTWithoutExp}},
+			token(jwt.RegisteredClaims{Subject: "alice"}), 1, []diag.Code{diag.JWTRejected}},
 		{"a good token", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}), good, 2, nil},
 		{"a secret that is not set", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte(""), nil }, []string{"HS256"}),
-			good, 1, []diag.Code{diag.JWTEmptyKey}},
+			good, 1, []diag.Code{diag.JWTRejected}},
 		{"another secret, a hundred times", keyfunc.First(keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("another secret of 32 bytes or more"), nil }, []string{"HS256"}), keyfunc.RemoteAddr),
-			good, 100, []diag.Code{diag.JWTNoneVerifies}},
+			good, 100, []diag.Code{diag.JWTRejected}},
 		{"basic authentication, a hundred times", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}),
 			"Basic YWxpY2U6", 100, []diag.Code{diag.AnonymousOnly}},
 		{"a Keyfunc that fails", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { panic("no keys") }, []string{"HS256"}),

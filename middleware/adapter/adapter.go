@@ -42,7 +42,7 @@ func KeyFrom[C any](key func(C) (string, error)) func(*http.Request) (string, er
 		case err != nil:
 			return "", err
 		case subject == "":
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			notice.Report(r.Context(), diag.AnonymousOnly, "")
 			return "", nil
 		}
 		return "own:" + subject, nil

@@ -202,7 +202,7 @@ func (o *Overrides) learn(fields map[string]string) {
 		}
 		e, err := overrides.Parse(field, value, now)
 		if err != nil {
-			o.log.Report(diag.OverrideBroken, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
+			o.log.Report(diag.OverridesUnread, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
 			continue
 		}
 		known.Add(e)

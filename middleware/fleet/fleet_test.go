@@ -227,7 +227,7 @@ func TestBrokenEntries(t *testing.T) {
 		t.Errorf("got %v; want a line for each", lines)
 	}
 	for _, line := range lines {
-		if line.Code() != "override-broken" {
+		if line.Code() != "overrides-unread" {
 			t.Errorf("got %v", line)
 		}
 	}

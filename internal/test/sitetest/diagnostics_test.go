@@ -152,10 +152,10 @@ func TestDiagnostics(t *testing.T) {
 
 		{name: "LimitFor forgets", policy: middleware.Policy{Key: byName, LimitFor: plan}, header: func(i int) []string {
 			return []string{"X-Client: alice", "X-Plan: " + []string{"", "gold"}[i%2]}
-		}, code: diag.LimitUnset, attrs: []string{"policy=p"}},
+		}, code: diag.PolicyFailed, attrs: []string{"policy=p"}},
 		{name: "LimitFor forgets, and there is a Limit", policy: middleware.Policy{Key: byName, Limit: ample, LimitFor: plan}, header: func(int) []string {
 			return []string{"X-Client: alice"}
-		}, code: diag.LimitUnset, attrs: []string{"policy=p"}},
+		}, code: diag.PolicyFailed, attrs: []string{"policy=p"}},
 		{name: "LimitFor exempts a client", policy: middleware.Policy{Key: byName, LimitFor: func(r *http.Request) gcra.Limit {
 			if limit := plan(r); limit != (gcra.Limit{}) {
 				return limit
@@ -166,10 +166,10 @@ func TestDiagnostics(t *testing.T) {
 		}},
 
 		{name: "no request has an identity", policy: middleware.Policy{Key: keyfunc.Subject(func(context.Context) string { return "" })},
-			code: diag.KeyBeforeAuth, attrs: []string{"policy=p", "msg=none of the first 100 requests had a user"}},
+			code: diag.AnonymousOnly, attrs: []string{"policy=p", "msg=none of the first 100 requests had a user"}},
 		{name: "no request has an identity, but an address",
 			policy: middleware.Policy{Key: keyfunc.First(keyfunc.Subject(func(context.Context) string { return "" }), keyfunc.RemoteAddr)},
-			code:   diag.KeyBeforeAuth},
+			code:   diag.AnonymousOnly},
 
 		{name: "RemoteAddr behind a proxy", policy: middleware.Policy{Key: keyfunc.RemoteAddr},
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
@@ -195,9 +195,9 @@ func TestDiagnostics(t *testing.T) {
 			code:   diag.ProxyIgnored, attrs: []string{`hint=keyfunc.TrustedProxies("127.0.0.1")`}},
 		{name: "RemoteAddr without a proxy", policy: middleware.Policy{Key: keyfunc.RemoteAddr}},
 
-		{name: "a token without exp", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "k")}, code: diag.JWTWithoutExp, attrs: []string{"policy=p", "msg=found by the key"}},
-		{name: "a token without exp and so no key", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "")}, code: diag.JWTWithoutExp},
-		{name: "an empty HMAC key", policy: middleware.Policy{Key: reports(diag.JWTEmptyKey, "k")}, code: diag.JWTEmptyKey, attrs: []string{"policy=p"}},
+		{name: "a token without exp", policy: middleware.Policy{Key: reports(diag.JWTRejected, "k")}, code: diag.JWTRejected, attrs: []string{"policy=p", "msg=found by the key"}},
+		{name: "a token without exp and so no key", policy: middleware.Policy{Key: reports(diag.JWTRejected, "")}, code: diag.JWTRejected},
+		{name: "an empty HMAC key", policy: middleware.Policy{Key: reports(diag.JWTRejected, "k")}, code: diag.JWTRejected, attrs: []string{"policy=p"}},
 		{name: "an unknown route", policy: middleware.Policy{Key: reports(diag.RouteUnknown, "k")}, code: diag.RouteUnknown, attrs: []string{"policy=p"}},
 	} {
 		for _, f := range sitetest.Frameworks {

@@ -79,7 +79,7 @@ func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (stri
 		code    diag.Code // is logged within a hundred requests
 	}{
 		{"alice", nil, "own:alice", nil, ""},
-		{"", nil, "", nil, diag.KeyBeforeAuth}, // an anonymous request stays anonymous
+		{"", nil, "", nil, diag.AnonymousOnly}, // an anonymous request stays anonymous
 		{"", failure, "", failure, diag.PolicyFailed},
 	} {
 		var d *middleware.Decision
