@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -119,17 +118,6 @@ func TestOverrideWithoutAPlan(t *testing.T) {
 					t.Errorf("LimitFor %s, %v, Limit %v: an override of 3/hour got %d, %v", name, f, own, d.Status(), d.Results)
 				}
 			}
-		}
-	}
-}
-
-// A Key that panics is counted under the limit that one with an error is counted under.
-func TestKeyThatPanicsKeepsThePlan(t *testing.T) {
-	for name, k := range map[string]func(*http.Request) (string, error){"error": func(*http.Request) (string, error) { return "", errors.New("x") }, "panic": keyPanics} {
-		_, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread},
-			middleware.Policy{Name: "p", Key: k, Limit: gcra.PerHour(1000), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(3) }}), get("/"))
-		if d.Results[0].Limit != gcra.PerHour(3) {
-			t.Errorf("Key's %s: limit %v", name, d.Results[0].Limit)
 		}
 	}
 }

@@ -35,60 +35,71 @@ const (
 // whole burst without a cost. Its limit is zero if it is unknown.
 func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict, *policyError) {
 	*c = p.Charge("", p.Limit)
-	if p.Skip != nil {
-		skip := false
-		failed := p.failed("Skip", safely(func() error { skip = p.Skip(r); return nil }))
-		if failed != nil || skip {
-			return exempt, failed
-		}
+	if skip, failed := p.askSkip(r); skip || failed != nil {
+		return exempt, failed
 	}
 
-	subject := ""
-	noKey := p.failed("Key", safely(func() (err error) { subject, err = p.Key(r); return err }))
-	switch {
-	case noKey != nil:
-	case subject == "" && p.SkipAnonymous:
+	// The plan of a request without a key is not asked for: Policy.Limit counts it.
+	if failed := p.askKey(c, r); failed != nil {
+		return charges, failed
+	}
+	if c.Subject == "" && p.SkipAnonymous {
 		return anonymous, nil
-	default:
-		c.Subject = subject
 	}
 
-	// Also without a key, which FailLocal counts under this limit.
-	var noPlan *policyError
-	if p.LimitFor != nil {
-		noPlan = p.failed("LimitFor", safely(func() error { return p.setLimit(c, p.LimitFor(r), "the request") }))
-	}
+	// An override needs no plan: where it has a limit or a ban, a LimitFor that fails is no matter.
+	noPlan := p.askLimit(c, r)
+	ban, wins, failed := p.askOverride(c)
 	switch {
-	case noKey == nil:
-	case noPlan != nil:
-		return charges, &policyError{p.Name, "Key", fmt.Errorf("%w; LimitFor: %w", noKey.cause, noPlan.cause)}
+	case failed != nil || ban:
+		if c.Limit == gcra.Unlimited() {
+			c.Limit = gcra.Limit{} // the plan exempts, but not from a ban: FailLocal has no limit to count under
+		}
+		return banned, failed
+	case noPlan != nil && !wins:
+		return exempt, noPlan
 	case c.Limit == gcra.Unlimited():
 		return exempt, nil
-	default:
-		return charges, noKey
+	case p.Cost == nil || peeks:
+		return charges, nil
 	}
+	return charges, p.failed("Cost", safely(func() error { return p.askCost(c, r) }))
+}
 
-	if p.Override != nil || p.override != nil {
-		ban, wins := false, false
-		failed := p.failed("Override", safely(func() (err error) { ban, wins, err = p.applyOverride(c); return err }))
-		if c.Limit == gcra.Unlimited() && (failed != nil || ban) {
-			c.Limit = gcra.Limit{} // that of LimitFor, which lets nothing pass here
-		}
-		if failed != nil || ban {
-			return banned, failed
-		}
-		if wins {
-			noPlan = nil
-		}
+func (p *policy) askSkip(r *http.Request) (skip bool, _ *policyError) {
+	if p.Skip == nil {
+		return false, nil
 	}
-	if noPlan != nil || c.Limit == gcra.Unlimited() {
-		return exempt, noPlan
-	}
+	failed := p.failed("Skip", safely(func() error { skip = p.Skip(r); return nil }))
+	return skip, failed
+}
 
-	if p.Cost != nil && !peeks {
-		return charges, p.failed("Cost", safely(func() error { return p.askCost(c, r) }))
+// askKey sets the charge's subject, to "" if Key fails.
+func (p *policy) askKey(c *gcra.Charge, r *http.Request) *policyError {
+	subject := ""
+	failed := p.failed("Key", safely(func() (err error) { subject, err = p.Key(r); return err }))
+	if failed == nil {
+		c.Subject = subject
 	}
-	return charges, nil
+	return failed
+}
+
+// askLimit sets the charge's limit to what LimitFor returns.
+func (p *policy) askLimit(c *gcra.Charge, r *http.Request) *policyError {
+	if p.LimitFor == nil {
+		return nil
+	}
+	return p.failed("LimitFor", safely(func() error { return p.setLimit(c, p.LimitFor(r), "the request") }))
+}
+
+// askOverride applies the Override of the charge's subject: a ban, or a limit that wins over
+// the one that the charge has.
+func (p *policy) askOverride(c *gcra.Charge) (ban, wins bool, _ *policyError) {
+	if p.Override == nil && p.override == nil {
+		return false, false, nil
+	}
+	failed := p.failed("Override", safely(func() (err error) { ban, wins, err = p.applyOverride(c); return err }))
+	return ban, wins, failed
 }
 
 // failed returns the error of one of the application's functions, or nil. The functions are
@@ -101,8 +112,6 @@ func (p *policy) failed(function string, err error) *policyError {
 	return &policyError{p.Name, function, err}
 }
 
-// applyOverride applies the Override of the charge's subject: a ban, or a limit that wins over
-// the one that the charge has.
 func (p *policy) applyOverride(c *gcra.Charge) (ban, wins bool, err error) {
 	o, ok := p.OverrideOf(c.Subject)
 	switch {
