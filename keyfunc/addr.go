@@ -46,6 +46,7 @@ func peerAddr(r *http.Request) netip.Addr {
 	if !ok {
 		return netip.Addr{}
 	}
+	// On a unix socket the client chooses its name, which may look like an address.
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
 		return netip.Addr{}
 	}
@@ -101,6 +102,7 @@ func IPv6Prefix(bits int, key Func) Func {
 			return k, nil
 		}
 
+		// A function of the caller's may return any text after ip:, and a shorter network is wide enough.
 		network, err := netip.ParsePrefix(text)
 		if err != nil || !network.Addr().Is6() || network.Bits() <= bits {
 			return k, nil
@@ -138,6 +140,7 @@ func parseAddr(s string) (netip.Addr, bool) {
 		colon := strings.LastIndexByte(s, ':') // the last, since a zone may contain some
 		host, port = s[:colon], s[colon+1:]
 	}
+	// Brackets come in pairs, around IPv6 alone: others make the address invalid, below.
 	host, bracketed := strings.CutPrefix(host, "[")
 	host, closed := strings.CutSuffix(host, "]")
 

@@ -57,12 +57,14 @@ func (c *cache) put(id tokenID, e entry) {
 		e.claims = claims.(map[string]any)
 		e.size += size
 	}
+	// One large token must not push out thousands of others.
 	if e.size > maxEntry {
 		return
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Two requests may have verified one token at the same time.
 	c.bytes += e.size - c.entries[id].size
 	c.entries[id] = e
 

@@ -57,6 +57,7 @@ func TrustedHops(n int) Func {
 	}
 
 	return func(r *http.Request) (string, error) {
+		// From the right, as proxies append: what is left of the n-th the client may have written.
 		left := n
 		for hop := range fromRight(r.Header[forwardedFor], lastComma) {
 			if left--; left > 0 {
@@ -68,6 +69,7 @@ func TrustedHops(n int) Func {
 			break
 		}
 
+		// Fewer entries than proxies: the request came another way, and none of them is to be believed.
 		peer := peerAddr(r)
 		if left > 0 && left < n && nearby(peer) {
 			reportProxy(r, peer, forwardedFor, fmt.Sprintf("has %d hops fewer than keyfunc.TrustedHops(%d) reads", left, n), fmt.Sprintf("keyfunc.TrustedHops(%d)", n-left))
@@ -126,6 +128,7 @@ func (n networks) client(r *http.Request, header string, comma func(string) int,
 		return client
 	}
 
+	// Each trusted hop vouches for the one before it; the first that is not trusted is the client.
 	for hop := range fromRight(r.Header[header], comma) {
 		addr, ok := parse(hop)
 		if !ok {

@@ -110,6 +110,7 @@ func (v *verifier) entry(r *http.Request) entry {
 		return entry{}
 	}
 
+	// A hash: the cache has no token that could be stolen, and each takes the same room.
 	id := tokenID(sha256.Sum256([]byte(token)))
 	if e, ok := v.verified.get(id); ok && v.times.Validate(e.times) == nil {
 		return e
@@ -117,6 +118,7 @@ func (v *verifier) entry(r *http.Request) entry {
 
 	e, err := v.verify(r.Context(), token)
 	if err != nil {
+		// Clients send invalid tokens too: the set-up is in doubt only while none has been valid.
 		if !v.works.Load() && !errors.Is(err, errReported) && v.failed.Add(1) >= manyTokens {
 			v.report(r.Context(), diag.JWTRejected, fmt.Sprintf("none of the first %d bearer tokens verified, so no user is counted; "+
 				"check the key, the methods, issuer and audience", manyTokens), "reason", reason(err))
@@ -150,6 +152,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 	if _, err := v.parser.ParseWithClaims(token, claims, v.keyFor(ctx)); err != nil {
 		return entry{}, err
 	}
+	// After the signature, or anyone could cause the report about exp.
 	if err := v.claims.Validate(claims); err != nil {
 		if exp, none := claims.GetExpirationTime(); exp == nil && none == nil {
 			v.report(ctx, diag.JWTRejected, "a token with a valid signature has no expiry (exp), so its subject is not counted; "+
@@ -159,6 +162,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 		return entry{}, err
 	}
 
+	// A subject is unique to its issuer (RFC 7519), so the key has both.
 	issuer, err := claims.GetIssuer()
 	if err != nil {
 		return entry{}, err
@@ -232,6 +236,7 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 			set.Keys = []jwt.VerificationKey{key}
 		}
 
+		// The other keys of a set stay in use: only tokens signed with an empty one must fail.
 		usable := slices.DeleteFunc(slices.Clone(set.Keys), isEmptyKey)
 		if len(usable) < len(set.Keys) {
 			v.report(ctx, diag.JWTRejected, "the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; "+

@@ -43,6 +43,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New(`is not a network; want "10.0.0.0/8", "2001:db8::/32" or one address`)
 	}
 
+	// parseAddr unmaps what it reads, so a mapped network would contain no peer.
 	if addr := network.Addr(); addr.Is4In6() {
 		if network.Bits() < 96 {
 			return netip.Prefix{}, errors.New("mixes IPv4 and IPv6; write the IPv4 network as such")

@@ -82,6 +82,7 @@ func parseElement(element string) (netip.Addr, bool) {
 			return netip.Addr{}, false
 		}
 
+		// One of two may be the client's: neither counts.
 		if strings.EqualFold(name, "for") {
 			if found {
 				return netip.Addr{}, false
@@ -112,6 +113,7 @@ func cutValue(s string) (value, rest string, ok bool) {
 		})
 	}
 
+	// A quoted-string may have any text but controls, with a backslash in front of each quote.
 	for i := 1; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '"':

@@ -193,6 +193,7 @@ func (l *Limiter) chargeFrom(ctx context.Context, a *admission, from source) (al
 		return allowed
 	}
 
+	// Each policy has its own OnFailure, so one failure may have several consequences.
 	var consequences []string // each once
 	for i := range a.entries {
 		if a.entries[i].source == from {
@@ -217,6 +218,7 @@ func (a *admission) takeFrom(ctx context.Context, from source) (allowed bool, er
 		return true, nil
 	}
 
+	// A store takes all that it gets or none, so it gets a copy without the charges of other sources.
 	charges := a.charges
 	if n < len(charges) {
 		charges = make([]gcra.Charge, 0, n)

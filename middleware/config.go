@@ -314,6 +314,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 		return nil, errs
 	}
 
+	// Only now: an invalid limit has no text.
 	for _, p := range ps.list {
 		p.text = newPolicyText(p.Name, p.Limit)
 	}
@@ -357,6 +358,7 @@ func (p *Policy) checkLimits(store gcra.Store, report reporter) {
 		report("MaxDebt", "is %d; want 0 (none) to %d", p.MaxDebt, int64(maxDebt))
 	}
 
+	// The limits of LimitFor are checked when it returns them.
 	if p.Limit == (gcra.Limit{}) {
 		if p.LimitFor == nil {
 			report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")

@@ -34,6 +34,7 @@ func (l *Limiter) logDecision(ctx context.Context, a *admission) {
 			attrs = append(attrs, "left", c.Result.Remaining)
 		}
 		attrs = append(attrs, "from", l.origin(e, c))
+		// The charge does not say whether its limit is an override's, so the override is asked again.
 		if o, ok := a.policy(i).overrideOn(e, c); ok {
 			attrs = append(attrs, "override", cmp.Or(o.Name, "without a name"))
 			if !o.Until.IsZero() {

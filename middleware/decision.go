@@ -128,6 +128,7 @@ func (a *admission) retryAfter() time.Duration {
 	if a.allowed() {
 		return 0
 	}
+	// Each policy that denied must let the next try pass, so the longest wait counts.
 	longest := time.Duration(1) // how long a failure lasts is unknown
 	for i := range a.charges {
 		r := &a.charges[i].Result

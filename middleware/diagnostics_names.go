@@ -43,6 +43,7 @@ func (p *policy) differs(q *policy) bool {
 func (l *Limiter) register() (others []*Limiter) {
 	limiters.Lock()
 	defer limiters.Unlock()
+	// Each New removes the limiters that are gone, so the list does not grow.
 	limiters.list = slices.DeleteFunc(limiters.list, func(w weak.Pointer[Limiter]) bool {
 		other := w.Value()
 		if other != nil {

@@ -103,6 +103,7 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	if a.outer != nil {
 		outer = a.outer.written
 	}
+	// A denial is this limiter's alone: what others have left does not help the client.
 	if outer.headers != 0 && !a.allowed() {
 		remove(h, outer.headers)
 		outer = written{}
@@ -116,6 +117,7 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 
 	c, text := &a.charges[index], &a.policy(index).text
 	own := written{c.Result.Remaining, reset(a, &c.Result, denied), outer.headers | headers}
+	// An outer limiter may have written its own: the client sees the one that stops it first.
 	tighter := denied || outer.headers == 0 || own.remaining < outer.remaining ||
 		own.remaining == outer.remaining && own.reset > outer.reset
 	if tighter {
@@ -162,6 +164,7 @@ func writeLists(a *admission, f *fields, longer, denied bool) {
 		policies, list = f.h.Get(policyField), f.h.Get(listField)
 	}
 
+	// Both lists are parts of one string, which is one allocation.
 	var room [128]byte
 	b := a.appendPolicies(append(room[:0], policies...), 0)
 	split := len(b)
@@ -228,6 +231,7 @@ func (a *admission) appendPolicies(b []byte, start int) []byte {
 // appendItems appends this limiter's items of RateLimit to the list that begins
 // at start.
 func (a *admission) appendItems(b []byte, start int, denied bool) []byte {
+	// If one policy never lets the request pass, the waits of others mislead.
 	never := denied && a.retryAfter() == 0
 	for i := range a.charges {
 		c := &a.charges[i]

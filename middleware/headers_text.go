@@ -77,12 +77,14 @@ func window(c *gcra.Charge) (q, w int64) {
 		return l.Count, int64(end.Sub(begin) / time.Second)
 	}
 
+	// w is in whole seconds: of a shorter or odd period the smallest multiple that is one.
 	common := gcd(int64(l.Per), int64(time.Second))
 	w = int64(l.Per) / common
 	if times := int64(time.Second) / common; l.Count <= maxInteger/times && w <= maxInteger {
 		return l.Count * times, w
 	}
 
+	// No exact pair fits into a structured field (RFC 9651): the nearest below, in one period rounded up to seconds.
 	w = seconds(l.Per)
 	hi, lo := bits.Mul64(uint64(l.Count), uint64(w)*uint64(time.Second))
 	n, _ := bits.Div64(hi, lo, uint64(l.Per)) // fits: Count is at most one a microsecond

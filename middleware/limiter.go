@@ -91,6 +91,7 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 	for i := range s.charges {
 		s.charges[i].Peek = true
 	}
+	// A client that hangs up must not make the store fail.
 	l.take((*uncancelled)(s), &s.admission)
 	for i := range s.entries {
 		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
@@ -109,6 +110,7 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	// From here on limiters further in and FromContext see it.
 	s.settled.Store(true)
 
+	// A request whose context ends while it waits stays charged, and gets an answer: nobody serves it.
 	switch {
 	case !allowed:
 		denied = s.decision()
@@ -154,6 +156,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 	}
 	l.logDecision(r.Context(), &s.admission)
 
+	// From here on observers may settle or refund, so what was decided is read first.
 	allowed, delay = s.allowed(), s.delay()
 	if len(observers) > 0 {
 		s.decision().Took = time.Since(start)
@@ -176,6 +179,7 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 			continue
 		}
 
+		// An entry without a charge marks that key functions run (rule 1 of admission), and gets their reports.
 		n := len(a.charges)
 		a.entries = append(a.entries, entry{policy: uint8(i)})
 		e, c := &a.entries[n], &a.charges[:n+1][n]

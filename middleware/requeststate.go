@@ -129,6 +129,7 @@ func claim(r *http.Request) (*http.Request, *requestState) {
 		}
 	}
 
+	// There is no Carrier, or it has the state of another limiter, which may be running.
 	r, s := withState(r)
 	s.outer = settledIn(s.Context)
 	return r, s

@@ -38,6 +38,7 @@ func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", name)
 	}
 
+	// Both, also after an error: each keeps a bucket of its own, and either may deny.
 	for _, store := range []gcra.Store{l.cfg.Store, l.local} {
 		if failed := safely(func() error { return gcra.Reset(ctx, store, p.Charge(subject, limit)) }); failed != nil {
 			err = errors.Join(err, fmt.Errorf("ratelimit: reset: %w", failed))

@@ -90,6 +90,7 @@ func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 		return rctx.RoutePattern()
 	}
 
+	// chi has not found the route yet: it is looked up as chi will do it next.
 	method, path := cmp.Or(rctx.RouteMethod, r.Method), rctx.RoutePath
 	switch rest, inMount := rctx.URLParam("*"), len(rctx.RoutePatterns) > 0; {
 	case inMount && rest != "": // in With(...).Mount, before the mounted router has its path
@@ -109,6 +110,7 @@ func (m *mounts) router(rctx *chi.Context) chi.Routes {
 		return rctx.Routes
 	}
 
+	// Routers do not change while they serve, and a walk through their routes allocates.
 	key := strings.Join(rctx.RoutePatterns, "")
 	router, ok := m.routers.Get(key)
 	if !ok {
@@ -147,6 +149,7 @@ var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 func find(router chi.Routes, patterns []string, method, path string) string {
 	rctx := contexts.Get().(*chi.Context)
 	defer contexts.Put(rctx)
+	// GetHead, behind the limiter, serves a HEAD by the route of GET.
 	for _, method := range [...]string{method, http.MethodGet} {
 		rctx.Reset()
 		rctx.RoutePatterns = append(rctx.RoutePatterns, patterns...)

@@ -31,6 +31,7 @@ func denial(d *Decision) error {
 	}
 
 	denied := connect.NewError(code, errors.New(text))
+	// A denial without details is still a denial.
 	for _, message := range details(d) {
 		if detail, err := connect.NewErrorDetail(message); err == nil {
 			denied.AddDetail(detail)

@@ -39,6 +39,7 @@ func (c *call) finish(ctx context.Context, err error) {
 	if err == nil {
 		c.setHeader(ctx)
 	}
+	// Waits for a setHeader that is running and prevents later ones, so inHeader stands.
 	c.once.Do(func() {})
 	if c.inHeader {
 		return
@@ -73,6 +74,7 @@ func (c *call) deny(d *Decision) error {
 	}
 
 	c.pushback = pushback(d.RetryAfter)
+	// A denial without details is still a denial.
 	if detailed, err := denial.WithDetails(details(d)...); err == nil {
 		denial = detailed
 	}

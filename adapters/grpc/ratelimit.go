@@ -105,6 +105,7 @@ func (i *Interceptors) limit(ctx context.Context, method, route string, next fun
 	if !nested {
 		c = &call{fields: http.Header{}}
 	}
+	// Inner limiters write into the fields of the outer one, which sends them once.
 	r, denied := i.limiter.Admit(c.fields, adapter.WithFramework(newRequest(ctx, method), route, c))
 	if !nested {
 		defer func() { c.finish(ctx, err) }()

@@ -42,6 +42,7 @@ func newRequest(ctx context.Context, method string) *http.Request {
 		}
 	}
 
+	// As net/http does for HTTP, so that key functions work for both.
 	if p, ok := peer.FromContext(ctx); ok {
 		r.RemoteAddr = remoteAddr(p)
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {

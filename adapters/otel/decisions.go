@@ -89,6 +89,7 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 		}
 	}
 
+	// A policy that failed open, or closed without the store, has no Result.
 	for _, name := range notDecided {
 		if !slices.ContainsFunc(d.Results, func(p middleware.PolicyResult) bool { return p.Policy == name }) {
 			ds.countsOf(name).n[degraded].Add(1)
@@ -116,6 +117,7 @@ func (ds *decisions) countsOf(name string) *counts {
 
 // collect reports the counts of all policies, also of those that are gone.
 func (ds *decisions) collect(to metric.Observer) {
+	// A policy without requests has series too: Prometheus' rate misses the count that a series begins with.
 	for _, l := range ds.limiters {
 		for _, p := range l.Policies() {
 			if c := ds.countsOf(p.Name); p.Limit.IsQuota() {

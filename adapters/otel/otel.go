@@ -40,6 +40,7 @@ func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limit
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
 
+	// Only now, so that a call may be repeated after an error.
 	for _, l := range limiters {
 		instrumented.limiters[weak.Make(l)] = struct{}{}
 	}
@@ -68,6 +69,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 		return err
 	}
 
+	// Observers cannot be removed, so they come after all that may fail.
 	for _, l := range limiters {
 		l.Observe(ds.observe)
 	}

@@ -34,6 +34,7 @@ func drain(w http.ResponseWriter, r *http.Request) {
 		return // the time would have no bound
 	}
 
+	// Slow uploads hold goroutines: beyond maxDrains the answer comes at once, and the connection may close.
 	select {
 	case drains <- struct{}{}:
 		defer func() { <-drains }()

@@ -92,6 +92,7 @@ func (t *Table) Match(r *http.Request) Matching {
 	if !t.routed {
 		return Matching{}
 	}
+	// Routes are few, so what is the same for all requests of one is compared once.
 	key := route{r.Pattern, r.Method}
 	found, ok := t.byRoute.Get(key)
 	if ok {
@@ -131,6 +132,7 @@ func (p *Policy) match(route *pattern.Pattern, method string) (m match) {
 			continue
 		}
 
+		// Behind StripPrefix or a mount the path that is left decides, whatever the route says.
 		m.outside = append(m.outside, own)
 		switch on {
 		case pattern.Always:

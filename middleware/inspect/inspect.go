@@ -49,6 +49,7 @@ func newAt(now func() time.Time, cfg Config, limiters []*middleware.Limiter) (*I
 	i.record.now, i.record.start, i.record.current = now, now(), i.current
 	i.record.store, _ = i.store.(redisstats.Store)
 	i.record.beginStep(1)
+	// Observers cannot be removed, so they come after all that may fail.
 	for _, l := range limiters {
 		l.Observe(i.record.observe)
 	}
@@ -113,6 +114,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// A client that may see the page may still send a form without end.
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		writeText(w, http.StatusBadRequest, "the form cannot be read: "+err.Error())

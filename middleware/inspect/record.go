@@ -74,6 +74,7 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 		c.cause.Store(&cause)
 	}
 
+	// What a server decides alone uses a share of the limit, which would pass for another limit.
 	alone := d.Degraded()
 	for i := range d.Results {
 		r := &d.Results[i]
@@ -155,6 +156,7 @@ func (c *record) beginStep(now int64) redisstats.Stats {
 		c.past = c.past[1:]
 	}
 
+	// A policy that is gone stays on the page until its last decision leaves the window.
 	inForce := map[string]bool{}
 	for _, p := range c.current() {
 		inForce[p.Name] = true

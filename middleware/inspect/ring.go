@@ -55,6 +55,7 @@ func (r *ring) add(step int64, o outcome) (first bool) {
 func (r *ring) recent(now int64) [steps]counts {
 	var all [steps]counts
 	for i := range all {
+		// Steps before the first, and slots that an older step still has, count nothing.
 		at := now - steps + 1 + int64(i)
 		if at < 1 {
 			continue

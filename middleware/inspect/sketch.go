@@ -46,6 +46,7 @@ func (s *sketch) add(hash uint64, subject string, limit gcra.Limit) {
 		s.hashes[at] = hash
 	}
 
+	// A zero limit is an unknown one, and must not hide one that is known.
 	s.counts[at]++
 	if limit != (gcra.Limit{}) {
 		s.counters[at].limit = limit
@@ -83,6 +84,7 @@ type pane struct {
 func paneOf(step int64) int64 { return (step-1)/paneSteps + 1 }
 
 func (h *heavyHitters) add(step int64, subject string, limit gcra.Limit) {
+	// Denied requests share this lock, so the hash is computed in front of it.
 	hash := hashOf(subject)
 	number := paneOf(step)
 	h.mu.Lock()
@@ -131,6 +133,7 @@ func (h *heavyHitters) top(n int) []deniedSubject {
 	}
 
 	list := slices.Collect(maps.Values(found))
+	// In a pane without a counter of its own, a subject may have had up to the floor.
 	for i := range list {
 		list[i].AtMost += floors
 	}
@@ -147,6 +150,7 @@ func (h *heavyHitters) limitOf(subject string) (l gcra.Limit, ok bool) {
 	defer h.mu.Unlock()
 
 	var newest int64
+	// The panes are a ring, so the newest may be anywhere.
 	for _, p := range h.panes {
 		if p.sketch == nil || p.number < newest {
 			continue

@@ -92,6 +92,7 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 		return []gcra.Limit{p.Limit}, true, o
 	}
 
+	// A denied subject has shown its own limit; for others only the policy's limits are known.
 	if s := i.record.policies.Load()[p.Name]; s != nil {
 		if l, ok := s.denied.limitOf(subject); ok {
 			return []gcra.Limit{l}, true, o
