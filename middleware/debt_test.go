@@ -45,12 +45,12 @@ func TestRequestsWaitForDebt(t *testing.T) {
 			}
 
 			if tt.retryAfter > 0 {
-				clock.add(tt.retryAfter - time.Millisecond)
+				clock.Add(tt.retryAfter - time.Millisecond)
 				if d := l.Decide(get("/")); d.Allowed || d.Results[0].RetryAfter != time.Millisecond || d.RetryAfter != time.Second {
 					t.Errorf("1 ms earlier: got %v, retry after %v, rounded up %v", d.Allowed, d.Results[0].RetryAfter, d.RetryAfter)
 				}
 
-				clock.add(time.Millisecond)
+				clock.Add(time.Millisecond)
 				d = l.Decide(get("/"))
 			}
 

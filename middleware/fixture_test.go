@@ -6,35 +6,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// clock is a time that moves only by add.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func newClock() *clock { return &clock{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
-
-var errDown = errors.New("store is down: dial tcp 10.0.0.7:6379")
+var errDown = doubles.ErrDown
 
 // flaky is a store that fails the next calls and counts all of them.
 type flaky struct {
@@ -74,9 +53,9 @@ func (f *flaky) failing(ctx context.Context) error {
 }
 
 // newStore returns a store that can fail, and its clock.
-func newStore() (*flaky, *clock) {
-	c := newClock()
-	return &flaky{Store: gcra.NewMemory(gcra.MemoryConfig{Now: c.now})}, c
+func newStore() (*flaky, *doubles.Clock) {
+	c := new(doubles.Clock)
+	return &flaky{Store: gcra.NewMemory(gcra.MemoryConfig{Now: c.Now})}, c
 }
 
 // unread is the Logger of a limiter with a mistake or a failing store.

@@ -175,7 +175,7 @@ RateLimit: "a\"b\\c, d";r=3;t=12
 			l := limiter(t, middleware.Config{Store: store, Logger: unread, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11}, test.policy)
 
 			allow(l, get("/"))
-			clock.add(test.wait)
+			clock.Add(test.wait)
 			res, _ := allow(l, get("/"))
 			if got := fields(res.Header); got != test.want {
 				t.Errorf("got\n%swant\n%s", got, test.want)
@@ -271,7 +271,7 @@ func FuzzHeaders(f *testing.F) {
 				continue
 			}
 
-			clock.add(time.Duration(retry) * time.Second)
+			clock.Add(time.Duration(retry) * time.Second)
 			if d := l.Decide(get("/")); !d.Allowed {
 				t.Fatalf("denied again after waiting the %d s of Retry-After: %+v", retry, d.Results)
 			}

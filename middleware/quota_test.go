@@ -15,7 +15,7 @@ import (
 // fields say how long the month is and when it ends.
 func TestQuotaHeaders(t *testing.T) {
 	store, clock := newStore() // 1 January 2026
-	clock.add(31 * 24 * time.Hour)
+	clock.Add(31 * 24 * time.Hour)
 	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersXRateLimit},
 		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerSecond(10)},
 		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(2, gcra.Monthly)})
@@ -34,7 +34,7 @@ func TestQuotaHeaders(t *testing.T) {
 		{time.Hour - 1, "429 2;w=2419200, 2 limit, 0 left, reset 1, retry 1"},
 		{1, "200 2;w=2678400, 2 limit, 1 left, reset 2147483, retry "}, // March has 31 days
 	} {
-		clock.add(tt.after)
+		clock.Add(tt.after)
 		res, d := allow(l, get("/"))
 		h := res.Header
 		got := strings.Join([]string{res.Status[:3], " ", h.Get("RateLimit-Policy"), ", ", h.Get("RateLimit-Limit"), " limit, ", h.Get("RateLimit-Remaining"),
@@ -94,7 +94,7 @@ func TestHeadersOfAPlan(t *testing.T) {
 		{"at its end", time.Minute, "/free", 27, "10000;w=2678400, 0 of 10000, reset 2147483", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=0;t=2147483`},
 		{"behind it", time.Minute, "/free", 0, "10000;w=2678400, 0 of 10000, reset 2147483", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=60, "monthly";r=0;t=2147483`},
 	} {
-		clock.add(tt.after)
+		clock.Add(tt.after)
 		if tt.used > 0 {
 			if _, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: tt.path, Policy: "monthly", Limit: gcra.Quota(10_000, gcra.Monthly), Cost: tt.used}); err != nil {
 				t.Fatal(err)
@@ -182,7 +182,7 @@ func TestQuotaRefundAndSpend(t *testing.T) {
 		t.Errorf("spending more than is left: got %v, %d left; want 0", err, left(t, store, "k", "m", quota))
 	}
 
-	clock.add(31 * 24 * time.Hour)
+	clock.Add(31 * 24 * time.Hour)
 	third := l.Decide(get("/"))
 	if err := second.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
 		t.Errorf("a refund of the month before: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))

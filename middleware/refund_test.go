@@ -214,7 +214,7 @@ func TestRefundUnderMaxDelay(t *testing.T) {
 		}
 	}
 
-	clock.add(50 * time.Millisecond)
+	clock.Add(50 * time.Millisecond)
 	if err := first.Refund(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -147,8 +148,8 @@ func TestReloadBeforeALateRefund(t *testing.T) {
 
 // A goroutine of an observer may refund while the headers are written.
 func TestObserverRefundsMeanwhile(t *testing.T) {
-	c := newClock()
-	store := gcra.NewMemory(gcra.MemoryConfig{Now: c.now})
+	c := new(doubles.Clock)
+	store := gcra.NewMemory(gcra.MemoryConfig{Now: c.Now})
 	var all sync.WaitGroup
 	var d *middleware.Decision
 	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, seen *middleware.Decision) {

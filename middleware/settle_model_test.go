@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -77,7 +78,7 @@ type modelRequest struct {
 type settleModel struct {
 	limiter  *middleware.Limiter
 	store    gcra.Store
-	clock    *clock
+	clock    *doubles.Clock
 	buckets  []*modelBucket
 	requests []*modelRequest
 }
@@ -93,7 +94,7 @@ func TestSettleModel(t *testing.T) {
 		m := &settleModel{store: store, clock: clock}
 		var policies []middleware.Policy
 		for i := range rapid.IntRange(1, 4).Draw(t, "policies") {
-			b := anyBucket(t, clock.now())
+			b := anyBucket(t, clock.Now())
 			b.Name = strconv.Itoa(i)
 			m.buckets, policies = append(m.buckets, b), append(policies, b.Policy)
 		}
@@ -245,9 +246,9 @@ func (m *settleModel) Pass(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "long") == 0 {
 		d *= 500 // up to 17 days
 	}
-	m.clock.add(d)
+	m.clock.Add(d)
 	for _, b := range m.buckets {
-		b.pass(d, m.clock.now())
+		b.pass(d, m.clock.Now())
 	}
 }
 

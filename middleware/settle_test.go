@@ -191,7 +191,7 @@ func TestSettleAcrossPeriods(t *testing.T) {
 	lower, higher := l.Decide(get("/")), l.Decide(get("/"))
 	wantMissing(t, lower.Settle(t.Context(), 6, "p"), nil)
 
-	clock.add(time.Hour)
+	clock.Add(time.Hour)
 	l.Decide(get("/"))
 	wantMissing(t, lower.Settle(t.Context(), 2, "p"), nil)
 	wantMissing(t, higher.Settle(t.Context(), 4, "p"), nil)
@@ -200,7 +200,7 @@ func TestSettleAcrossPeriods(t *testing.T) {
 	}
 
 	wantMissing(t, higher.Settle(t.Context(), 20, "p"), map[string]int64{"p": 5})
-	clock.add(time.Hour)
+	clock.Add(time.Hour)
 	if got := left(t, store, "k", "p", quota); got != 10 {
 		t.Errorf("got %d left; want 10: the debt of a quota ends with its period", got)
 	}

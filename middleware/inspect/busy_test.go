@@ -13,6 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -52,8 +53,8 @@ func (s *busyStore) Stats() redisstats.Stats {
 
 // busyScene has 15 minutes of traffic behind it, with a wave and an attack.
 func busyScene(t *testing.T) *scene {
-	clock := newClock()
-	store := &busyStore{Memory: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
+	clock := new(doubles.Clock)
+	store := &busyStore{Memory: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	plan := func(r *http.Request) gcra.Limit {
 		if strings.HasPrefix(r.Header.Get("Who"), "sub:pro") {
 			return gcra.PerMinute(600)
@@ -88,7 +89,7 @@ func busyScene(t *testing.T) *scene {
 		}
 
 		if i < 59 {
-			s.add(15 * time.Second)
+			s.Add(15 * time.Second)
 		}
 	}
 
@@ -96,6 +97,6 @@ func busyScene(t *testing.T) *scene {
 	store.err = fmt.Errorf("%w: dial tcp 10.0.0.6:6379: connect: connection refused", redisstore.ErrUnavailable)
 	s.ask(7, "ip:198.51.100.7", "/hello")
 	store.err = nil
-	s.add(3 * time.Second)
+	s.Add(3 * time.Second)
 	return s
 }

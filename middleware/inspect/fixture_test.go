@@ -7,34 +7,13 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
-
-// clock is a time that add moves.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func newClock() *clock { return &clock{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
 
 // who keys by the header Who.
 func who(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }
@@ -44,7 +23,7 @@ func everybody(*http.Request) bool { return true }
 // scene is a limiter with an Inspector, on a clock.
 type scene struct {
 	t testing.TB
-	*clock
+	*doubles.Clock
 	store   gcra.Store
 	limiter *middleware.Limiter
 	page    *inspect.Inspector
@@ -52,17 +31,17 @@ type scene struct {
 
 func newScene(t testing.TB, policies ...middleware.Policy) *scene {
 	t.Helper()
-	c := newClock()
-	return newSceneOn(t, c, gcra.NewMemory(gcra.MemoryConfig{Now: c.now}), policies...)
+	c := new(doubles.Clock)
+	return newSceneOn(t, c, gcra.NewMemory(gcra.MemoryConfig{Now: c.Now}), policies...)
 }
 
-func newSceneOn(t testing.TB, c *clock, store gcra.Store, policies ...middleware.Policy) *scene {
+func newSceneOn(t testing.TB, c *doubles.Clock, store gcra.Store, policies ...middleware.Policy) *scene {
 	t.Helper()
 	limiter, err := middleware.New(middleware.Config{Store: store}, policies...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := inspect.NewAt(c.now, inspect.Config{Authorize: everybody}, limiter)
+	page, err := inspect.NewAt(c.Now, inspect.Config{Authorize: everybody}, limiter)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
@@ -62,7 +63,7 @@ func TestStoreOfAnyType(t *testing.T) {
 		gcra.Store
 		_ []int
 	}
-	s := newSceneOn(t, newClock(), byValue{Store: gcra.NewMemory()}, middleware.Policy{Name: "only", Key: who, Limit: five})
+	s := newSceneOn(t, new(doubles.Clock), byValue{Store: gcra.NewMemory()}, middleware.Policy{Name: "only", Key: who, Limit: five})
 	if got := s.left("k"); got != "only 5/5" {
 		t.Errorf("got %q; want only 5/5", got)
 	}
@@ -174,7 +175,7 @@ func TestReload(t *testing.T) {
 	if got, want := names(), []string{"new 7/hour", "old gone"}; !slices.Equal(got, want) {
 		t.Errorf("after a reload: got %q; want %q", got, want)
 	}
-	s.add(15 * time.Minute)
+	s.Add(15 * time.Minute)
 	if got, want := names(), []string{"new 7/hour"}; !slices.Equal(got, want) {
 		t.Errorf("15 minutes later: got %q; want %q", got, want)
 	}
@@ -186,7 +187,7 @@ func TestCounts(t *testing.T) {
 		middleware.Policy{Name: "enforced", Key: who, Limit: five},
 		middleware.Policy{Name: "shadow", Key: who, Limit: gcra.PerMinute(2), Shadow: true})
 	s.ask(8, "k", "/")
-	s.add(30 * time.Second)
+	s.Add(30 * time.Second)
 	s.ask(1, "k", "/")
 	got := s.json("")
 	if d := got.Decisions; d.Total != 9 || d.Denied != 3 || d.Degraded != 0 {
@@ -205,11 +206,11 @@ func TestCounts(t *testing.T) {
 		t.Errorf("shadow: got %d allowed, %d denied, %d shadow denied; want 3, 0, 6", p.Allowed, p.Denied, p.ShadowDenied)
 	}
 
-	s.add(14*time.Minute + 30*time.Second)
+	s.Add(14*time.Minute + 30*time.Second)
 	if got := s.json("").Decisions.Total; got != 1 {
 		t.Errorf("15 minutes after the first step: got %d decisions; want the 1 of later", got)
 	}
-	s.add(30 * time.Second)
+	s.Add(30 * time.Second)
 	if got := s.json(""); got.Decisions.Total != 0 || got.Policies[0].Allowed != 0 {
 		t.Errorf("15 minutes after the last: got %+v; want nothing", got.Decisions)
 	}
@@ -218,8 +219,8 @@ func TestCounts(t *testing.T) {
 // Degraded decisions are counted. This server's share of a limit, which they use, is not
 // shown as a limit.
 func TestDegraded(t *testing.T) {
-	clock := newClock()
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
+	clock := new(doubles.Clock)
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
 	store.err = errors.New("store is down")
 	s.ask(7, "k", "/")
@@ -234,8 +235,8 @@ func TestDegraded(t *testing.T) {
 
 // The page shows the last error as long as it counts it: as text, in one line, shortened.
 func TestDegradedReason(t *testing.T) {
-	clock := newClock()
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
+	clock := new(doubles.Clock)
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "p", Key: who, Limit: five})
 	const title = "Last error"
 	s.ask(1, "k", "/")
@@ -255,7 +256,7 @@ func TestDegradedReason(t *testing.T) {
 	if page := s.html(""); !strings.Contains(page, title+": ") || !strings.Contains(page, "WRONGPASS &lt;b&gt;; second line") {
 		t.Errorf("got\n%s\nwant the reason", page)
 	}
-	s.add(15 * time.Minute)
+	s.Add(15 * time.Minute)
 	if got := s.json("").Decisions.Reason; got != "" || strings.Contains(s.html(""), title) {
 		t.Errorf("15 minutes later: got reason %q; want none", got)
 	}
@@ -298,7 +299,7 @@ func TestMostDenied(t *testing.T) {
 	}
 
 	// Old denials are forgotten.
-	s.add(18 * time.Minute)
+	s.Add(18 * time.Minute)
 	if most := s.json("").Policies[0].MostDenied; len(most) != 0 {
 		t.Errorf("18 minutes later: got %+v; want none", most)
 	}
@@ -306,11 +307,11 @@ func TestMostDenied(t *testing.T) {
 
 // The store's statistics are shown for the window and in total.
 func TestStats(t *testing.T) {
-	clock := newClock()
-	store := &busyStore{Memory: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
+	clock := new(doubles.Clock)
+	store := &busyStore{Memory: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, Limit: five})
 	s.ask(30, "k", "/")
-	s.add(time.Hour)
+	s.Add(time.Hour)
 	s.ask(1, "k", "/")
 	s.ask(10, "k", "/")
 	got := s.json("").Store
@@ -353,7 +354,7 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	s := newSceneOn(t, newClock(), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5)})
+	s := newSceneOn(t, new(doubles.Clock), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5)})
 	const reason = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
 	redistest.Eventually(t, patience, "the reason", func() bool {
 		s.ask(1, "k", "/")
@@ -371,7 +372,7 @@ func TestRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSceneOn(t, newClock(), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5), MaxDelay: time.Minute})
+	s := newSceneOn(t, new(doubles.Clock), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5), MaxDelay: time.Minute})
 	s.ask(8, "k", "/")
 	if got := s.left("k"); got != "p 0/5" {
 		t.Errorf("after 8: got %q; want p 0/5", got)
@@ -413,7 +414,7 @@ func TestSeveralLimiters(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s := &scene{t: t, clock: newClock(), page: page}
+	s := &scene{t: t, Clock: new(doubles.Clock), page: page}
 	for _, s.limiter = range []*middleware.Limiter{before, after} {
 		s.ask(1, "k", "/")
 	}
@@ -436,7 +437,7 @@ func TestConcurrent(t *testing.T) {
 		}
 	}
 
-	clock := newClock()
+	clock := new(doubles.Clock)
 	s := newSceneOn(t, clock, store, policies(0)...)
 	var all sync.WaitGroup
 
@@ -444,7 +445,7 @@ func TestConcurrent(t *testing.T) {
 		all.Go(func() {
 			for i := range 300 {
 				s.ask(1, strings.Repeat("x", (i*worker)%200), "/")
-				clock.add(time.Second)
+				clock.Add(time.Second)
 				switch i % 10 {
 				case 0:
 					if err := s.limiter.Reload(policies(i)...); err != nil {

@@ -60,7 +60,7 @@ func TestCountsBy(t *testing.T) {
 		}
 	}
 
-	s.add(15 * time.Minute)
+	s.Add(15 * time.Minute)
 	if got := s.json("").Policies[0].Kinds; len(got) != 0 {
 		t.Errorf("15 minutes later: got %q; want none", got)
 	}

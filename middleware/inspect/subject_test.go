@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
@@ -186,7 +187,7 @@ func TestLookUpWithLimitFor(t *testing.T) {
 	if got := s.left("paid2"); got != "plan 5/5, plan 50/50" {
 		t.Errorf("after a reset: got %q; want all", got)
 	}
-	s.add(18 * time.Minute)
+	s.Add(18 * time.Minute)
 
 	// Before a page is made, which forgets as well.
 	if w := s.send(post("subject=paid&policy=plan")); w.Code != http.StatusBadRequest {
@@ -210,8 +211,8 @@ func TestLookUpWithDegradedPolicy(t *testing.T) {
 
 // JSON leaves out unknown fields: a bucket of 0 units would look empty.
 func TestUnknownJSON(t *testing.T) {
-	clock := newClock()
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
+	clock := new(doubles.Clock)
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
 
 	subject := func() string {
@@ -365,7 +366,7 @@ func TestResetQueue(t *testing.T) {
 }
 
 func TestResetLog(t *testing.T) {
-	s := newSceneOn(t, newClock(), slidinglog.NewMemory(slidinglog.Config{}), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5), MaxDelay: 10 * time.Hour})
+	s := newSceneOn(t, new(doubles.Clock), slidinglog.NewMemory(slidinglog.Config{}), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5), MaxDelay: 10 * time.Hour})
 	s.ask(20, "x", "/")
 	if got := s.left("x"); got != "strict 0/5" {
 		t.Errorf("got %q; want strict 0/5", got)
@@ -479,8 +480,8 @@ func (c *counting) Refund(ctx context.Context, charges []gcra.Charge) error {
 
 // A form has room for thousands of names, and each would ask the store twice.
 func TestResetOfARepeatedName(t *testing.T) {
-	clock := newClock()
-	store := &counting{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
+	clock := new(doubles.Clock)
+	store := &counting{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
 	s.ask(5, "x", "/")
 
@@ -531,8 +532,8 @@ func TestCrossSite(t *testing.T) {
 
 // The page is served while the store fails, and shows the error.
 func TestStoreFails(t *testing.T) {
-	clock := newClock()
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.now})}
+	clock := new(doubles.Clock)
+	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
 	store.err = errors.New("dial tcp: <no route>")
 	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))
