@@ -61,24 +61,6 @@ func TestRequestsWaitForDebt(t *testing.T) {
 	}
 }
 
-// With MaxDebt Spend overdraws too, and does not say what is missing.
-func TestSpendOverdraws(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: five, MaxDebt: 7})
-	d := l.Decide(get("/"))
-	for _, step := range []struct{ spend, left int64 }{{6, -2}, {100, -7}} {
-		if err := d.Spend(t.Context(), step.spend, "p"); err != nil {
-			t.Fatal(err)
-		}
-		if got := left(t, store, "k", "p", larger(five, 100)) - 100; got != step.left {
-			t.Errorf("spend %d: got %d left; want %d", step.spend, got, step.left)
-		}
-	}
-	if err := d.Refund(t.Context()); err != nil || left(t, store, "k", "p", five) != 5 {
-		t.Errorf("refund: got %v, %d left; want 5", err, left(t, store, "k", "p", five))
-	}
-}
-
 // A settlement after a Reload does not erase the debt of the larger limit, nor that of the
 // request before it.
 func TestSettleAcrossReload(t *testing.T) {

@@ -11,22 +11,6 @@ import (
 
 var five = gcra.PerMinute(5)
 
-func TestAllOrNone(t *testing.T) {
-	// A request that one policy denies costs the others nothing.
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store},
-		middleware.Policy{Name: "user", Key: key("u"), Limit: gcra.PerMinute(1)},
-		middleware.Policy{Name: "all", Key: key("everybody"), Limit: five})
-	for i, want := range []bool{true, false, false} {
-		if d := l.Decide(get("/")); d.Allowed != want {
-			t.Fatalf("request %d: got Allowed %t; want %t", i+1, d.Allowed, want)
-		}
-	}
-	if got := left(t, store, "everybody", "all", five); got != 4 {
-		t.Errorf("all: got %d left; want 4: one request passed", got)
-	}
-}
-
 func TestDecision(t *testing.T) {
 	minute, hour := gcra.PerMinute(1), gcra.PerHour(1)
 	three := func(*http.Request) int64 { return 3 }

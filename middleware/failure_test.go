@@ -397,17 +397,6 @@ func TestBoundOfExpensiveRequestsWithDelay(t *testing.T) {
 	}
 }
 
-// The results have the limit as it was given, also if it was decided locally.
-func TestLimitInResults(t *testing.T) {
-	p := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(10)}
-	for name, store := range map[string]gcra.Store{"store": gcra.NewMemory(), "local": down{gcra.NewMemory()}} {
-		d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/"))
-		if len(d.Results) != 1 || d.Results[0].Limit != p.Limit || (d.Err != nil) != (name == "local") {
-			t.Errorf("%s: got %+v, error %v; want limit %+v", name, d.Results, d.Err, p.Limit)
-		}
-	}
-}
-
 // localFails is a store whose local state fails.
 type localFails struct{ *gcra.Memory }
 

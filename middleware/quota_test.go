@@ -123,23 +123,6 @@ func TestHeadersOfAPlan(t *testing.T) {
 	}
 }
 
-// A quota of which nothing is used has no t, as there will not be more.
-func TestFullQuotaHasNoTime(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft11},
-		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerSecond(10), Cost: costOf("/paid")},
-		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(2, gcra.Monthly), Cost: costOf("/paid")})
-	for _, tt := range []struct{ path, want string }{
-		{"/free", `"rate";r=10, "monthly";r=2`},
-		{"/paid", `"rate";r=9;t=1, "monthly";r=1;t=2147483`},
-	} {
-		res, _ := allow(l, get(tt.path))
-		if got := res.Header.Get("RateLimit"); got != tt.want {
-			t.Errorf("%s: got %s; want %s", tt.path, got, tt.want)
-		}
-	}
-}
-
 // costOf returns a Cost of 1 for requests of a path, and of 0 for others.
 func costOf(path string) func(*http.Request) int64 {
 	return func(r *http.Request) int64 {
@@ -147,51 +130,6 @@ func costOf(path string) func(*http.Request) int64 {
 			return 1
 		}
 		return 0
-	}
-}
-
-// A policy with plans has the window of each request's quota.
-func TestQuotaByPlan(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store},
-		middleware.Policy{Name: "plan", Key: key("k"), MaxDelay: time.Second, LimitFor: func(r *http.Request) gcra.Limit {
-			if r.URL.Path == "/day" {
-				return gcra.Quota(5, gcra.Daily)
-			}
-			return gcra.PerMinute(5)
-		}})
-	for path, want := range map[string]string{"/day": "5;w=86400", "/": "5;w=60"} {
-		if res, d := allow(l, get(path)); res.Header.Get("RateLimit-Policy") != want || d.Err != nil {
-			t.Errorf("%s: got %s, %v; want %s", path, res.Header.Get("RateLimit-Policy"), d.Err, want)
-		}
-	}
-}
-
-// Refund gives back in the month that was charged, Spend charges, and both also after a
-// request that ends in the next month.
-func TestQuotaRefundAndSpend(t *testing.T) {
-	store, clock := newStore()
-	quota := gcra.Quota(10, gcra.Monthly)
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "m", Key: key("k"), Limit: quota})
-
-	first, second := l.Decide(get("/")), l.Decide(get("/"))
-	if err := first.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
-		t.Errorf("a refund: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))
-	}
-	if err := second.Spend(t.Context(), 20, "m"); err != nil || left(t, store, "k", "m", quota) != 0 {
-		t.Errorf("spending more than is left: got %v, %d left; want 0", err, left(t, store, "k", "m", quota))
-	}
-
-	clock.Add(31 * 24 * time.Hour)
-	third := l.Decide(get("/"))
-	if err := second.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
-		t.Errorf("a refund of the month before: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))
-	}
-	if err := third.Spend(t.Context(), 2, "m"); err != nil || left(t, store, "k", "m", quota) != 7 {
-		t.Errorf("spending: got %v, %d left; want 7", err, left(t, store, "k", "m", quota))
-	}
-	if err := l.Reset(t.Context(), "k", "m"); err != nil || left(t, store, "k", "m", quota) != 10 {
-		t.Errorf("a reset: got %v, %d left; want 10", err, left(t, store, "k", "m", quota))
 	}
 }
 
@@ -218,28 +156,6 @@ func TestQuotaWhileTheStoreFails(t *testing.T) {
 		if n != tt.want {
 			t.Errorf("a quota of %d among 4 servers, cost %d: got %d requests; want %d", tt.quota, tt.cost, n, tt.want)
 		}
-	}
-}
-
-// A store's own share starts from what is left. Refund and Spend count as the request did.
-func TestQuotaSharesAreRefunded(t *testing.T) {
-	store, _ := newStore()
-	store.fail = 1000
-	l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread}, middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Yearly)})
-	d := l.Decide(get("/"))
-	if err := d.Spend(t.Context(), 4, "m"); err != nil {
-		t.Fatal(err)
-	}
-
-	if left := l.Decide(get("/")).Results[0].Remaining; left != 40/4-(1+4+1) {
-		t.Errorf("after one of 5 and one of 1 on one of 4 servers: got %d left of a share of 10; want %d", left, 40/4-6)
-	}
-	if err := d.Refund(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	if left := l.Decide(get("/")).Results[0].Remaining; left != 40/4-2 {
-		t.Errorf("after a refund and another: got %d left of a share of 10; want %d", left, 40/4-2)
 	}
 }
 
@@ -276,6 +192,23 @@ func TestQuotaMistakes(t *testing.T) {
 		l := limiter(t, middleware.Config{Store: tt.store}, middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5)})
 		if err := l.Reload(tt.policy); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Reload: got %v; want an error with %q", err, tt.want)
+		}
+	}
+}
+
+// A quota of which nothing is used has no t, as there will not be more.
+func TestFullQuotaHasNoTime(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft11},
+		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerSecond(10), Cost: costOf("/paid")},
+		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(2, gcra.Monthly), Cost: costOf("/paid")})
+	for _, tt := range []struct{ path, want string }{
+		{"/free", `"rate";r=10, "monthly";r=2`},
+		{"/paid", `"rate";r=9;t=1, "monthly";r=1;t=2147483`},
+	} {
+		res, _ := allow(l, get(tt.path))
+		if got := res.Header.Get("RateLimit"); got != tt.want {
+			t.Errorf("%s: got %s; want %s", tt.path, got, tt.want)
 		}
 	}
 }

@@ -145,61 +145,6 @@ func TestSpendIsNotDelayed(t *testing.T) {
 	}
 }
 
-func TestSpendLocally(t *testing.T) {
-	store, _ := newStore()
-	store.fail = 1
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
-	d := l.Decide(get("/"))
-	if err := d.Spend(t.Context(), 2, "only"); err != nil {
-		t.Fatal(err)
-	}
-	if got := left(t, store, "k", "only", five); got != 5 {
-		t.Errorf("store: got %d left; want 5: the charge was local", got)
-	}
-	store.fail = 1
-	if d := l.Decide(get("/")); d.Results[0].Remaining != 1 {
-		t.Errorf("local: got %d left; want 1", d.Results[0].Remaining)
-	}
-}
-
-// Many requests spend from one key at once. Together they take what is there and
-// no more.
-func TestConcurrentSpend(t *testing.T) {
-	store, _ := newStore()
-	wide, narrow := gcra.PerHour(1000), gcra.PerHour(90)
-	l := limiter(t, middleware.Config{Store: store.Store}, // the counting of flaky is not for many goroutines
-		middleware.Policy{Name: "wide", Key: key("k"), Limit: wide},
-		middleware.Policy{Name: "narrow", Key: key("k"), Limit: narrow})
-
-	decisions := make([]*middleware.Decision, 10)
-	for i := range decisions {
-		decisions[i] = l.Decide(get("/"))
-	}
-
-	var wg sync.WaitGroup
-	for i := range decisions {
-		wg.Go(func() {
-			if err := decisions[i].Spend(t.Context(), 17, "wide", "narrow"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if w, n := left(t, store, "k", "wide", wide), left(t, store, "k", "narrow", narrow); w != 820 || n != 0 {
-		t.Errorf("got %d and %d left; want 820 and 0", w, n)
-	}
-
-	for i := range decisions {
-		if err := decisions[i].Refund(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-
-	if w, n := left(t, store, "k", "wide", wide), left(t, store, "k", "narrow", narrow); w != 1000 || n != 90 {
-		t.Errorf("after the refunds: got %d and %d left; want 1000 and 90", w, n)
-	}
-}
-
 // Under MaxDelay a refund moves later requests up, but not those that have their
 // delay already: the next request passes together with the last of them.
 func TestRefundUnderMaxDelay(t *testing.T) {

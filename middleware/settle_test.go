@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
-	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
 // wantMissing checks what Settle could not charge; "" is an error of nothing missing.
@@ -158,19 +157,6 @@ func TestSettleWhileRefunded(t *testing.T) {
 	}
 }
 
-// A request that was charged to a policy in requests and to one in units is settled in units.
-func TestSettleLeavesRequestsAlone(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store},
-		middleware.Policy{Name: "requests", Key: key("k"), Limit: five},
-		middleware.Policy{Name: "units", Key: key("k"), Limit: gcra.PerHour(100), Cost: func(*http.Request) int64 { return 50 }})
-	d := l.Decide(get("/"))
-	wantMissing(t, d.Settle(t.Context(), 80, "units"), nil)
-	if r, u := left(t, store, "k", "requests", five), left(t, store, "k", "units", gcra.PerHour(100)); r != 4 || u != 20 {
-		t.Errorf("got %d requests and %d units left; want 4 and 20", r, u)
-	}
-}
-
 func TestSettleNothing(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(1), MaxDebt: 5})
@@ -263,19 +249,6 @@ func TestSettleFails(t *testing.T) {
 		if got := left(t, store, "k", "p", gcra.PerHour(10)); got != step.left {
 			t.Errorf("cost %d: got %d left; want %d", step.cost, got, step.left)
 		}
-	}
-}
-
-// Strict windows are settled without debt.
-func TestSettleStrictWindow(t *testing.T) {
-	store := slidinglog.NewMemory(slidinglog.Config{})
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(10)})
-	d := l.Decide(get("/"))
-	wantMissing(t, d.Settle(t.Context(), 8, "p"), nil)
-	wantMissing(t, d.Settle(t.Context(), 14, "p"), map[string]int64{"p": 4})
-	wantMissing(t, d.Settle(t.Context(), 3, "p"), nil)
-	if got := left(t, store, "k", "p", gcra.PerHour(10)); got != 7 {
-		t.Errorf("got %d left; want 7", got)
 	}
 }
 
