@@ -45,6 +45,7 @@ func Options(rawURL string, timeout time.Duration) (o *redis.UniversalOptions, d
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
+	// What may have run is not repeated, and a caller waits no longer than the Timeout.
 	setDefault(&o.MaxRetries, -1)
 	setDefault(&o.DialerRetries, 1)
 	setDefault(&o.DialTimeout, dialTimeout)
@@ -131,6 +132,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 		return nil, fmt.Errorf("scheme is %q; want redis://, rediss:// or unix://, as in redis://localhost:6379/0", clip(scheme))
 	}
 
+	// By hand: net/url takes one host only, and repeats a password in its errors.
 	authority, path := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
