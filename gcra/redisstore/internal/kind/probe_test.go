@@ -11,7 +11,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 )
 
-// The answers of a probe show a kind, or none.
+// The answers of a probe show a kind, or none. Two that agree settle it.
 func TestVerdict(t *testing.T) {
 	answer := func(value string) *redis.Cmd {
 		cmd := redis.NewCmd(context.Background())
@@ -58,6 +58,10 @@ func TestVerdict(t *testing.T) {
 		p := &Probe{together: tt.together, first: answer(tt.first), same: all(tt.same), other: all(tt.other)}
 		if got, sure := p.verdict(); got != tt.want || sure != tt.sure {
 			t.Errorf("%s: got %q, sure %v; want %q, sure %v", tt.name, got, sure, tt.want, tt.sure)
+		}
+		var s State
+		if once, twice := s.Learn(p, 0), s.Learn(p, 0); once != tt.sure || twice != (tt.want != "") {
+			t.Errorf("%s: settled by one probe: %v, by two: %v; want %v, %v", tt.name, once, twice, tt.sure, tt.want != "")
 		}
 	}
 }
