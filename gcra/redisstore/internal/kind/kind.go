@@ -51,9 +51,9 @@ func (s *State) Learn(p *Probe, now int64) (settled bool) {
 	case sure, kind != "" && kind == s.guess:
 		s.Settle(kind, now)
 		return true
-	case kind != "":
+	case kind != "" && s.guess == "":
 		s.due = now // the next batch confirms it
-	case s.kind != "":
+	case kind == "" && s.kind != "":
 		s.due = now + tat.Ticks(probeSettledAgain)
 	}
 
