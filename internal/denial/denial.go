@@ -2,8 +2,10 @@
 package denial
 
 import (
+	"bufio"
 	"encoding/json"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,7 +40,7 @@ func Custom(w http.ResponseWriter, status int, deny func(http.ResponseWriter)) {
 	}
 }
 
-// denyWriter is the writer of a Config.Deny. It notes whether Deny writes: if not, an implied 200
+// denyWriter is the writer of a Config.Deny. It notes whether Deny writes or hijacks: if not, an implied 200
 // would mean that the request was served.
 type denyWriter struct {
 	http.ResponseWriter
@@ -55,6 +57,12 @@ func (w *denyWriter) WriteHeader(status int) {
 func (w *denyWriter) Write(b []byte) (int, error) {
 	w.written = true
 	return w.ResponseWriter.Write(b)
+}
+
+func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.written = w.written || err == nil
+	return conn, buffers, err
 }
 
 // letsStore reports whether a field could let a cache store a denial in spite of
