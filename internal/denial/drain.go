@@ -16,7 +16,8 @@ const (
 // drains has a place for each body that is being read.
 var drains = make(chan struct{}, maxDrains)
 
-// readStopper is a ResponseWriter of HTTP/1 whose server can end a read of the body.
+// readStopper is a ResponseWriter of HTTP/1 whose server can end a read of the body. If its
+// SetReadDeadline returns an error, the time of the read has no bound.
 type readStopper interface{ SetReadDeadline(time.Time) error }
 
 // drain reads what is left of the request's body, up to the bounds. A server that answers and closes
