@@ -89,7 +89,7 @@ func (o *Overrides) InForce() (limits, bans int) {
 	now := time.Now()
 	for _, one := range o.known.Load().All {
 		switch {
-		case !now.Before(one.Until): // it has ended
+		case !now.Before(one.Until), one.Limit == overrides.Default: // it has ended, or is neither
 		case one.Limit == overrides.Banned:
 			bans++
 		default:

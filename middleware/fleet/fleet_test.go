@@ -106,6 +106,7 @@ func TestFind(t *testing.T) {
 	write(t, c, "e", "", "none", hour)
 	write(t, c, "e", "p", "3/hour", hour)
 	write(t, c, "e", "q", "banned", hour)
+	write(t, c, "f", "", "default", hour)
 	o := follow(t, c, nil)
 
 	for name, want := range map[string]string{
