@@ -14,7 +14,6 @@
 package signin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -67,8 +66,9 @@ const checkTime = 10 * time.Second
 //   - A body is read once, up to 64 KiB and for 5 seconds, and only if the function reads it.
 //     What is longer or slower is answered 400.
 //
-// Headers that are not set mean none, as the fields tell a guesser how many wrong passwords an
-// account has had. Without a Deny of yours, a denial does not name the policies.
+// Headers of the Config has no effect: the fields would tell a guesser how many wrong passwords an
+// account has had. Without a Deny of yours, a denial does not name the policies. Observers see two
+// decisions about a malformed request: a ban, and the policies of the client.
 //
 // To change a policy, change what [middleware.Limiter.Policies] of the Limiter returns, and give
 // it to Reload.
@@ -81,8 +81,7 @@ func New(cfg middleware.Config, account, client keyfunc.Func) (*Guard, error) {
 	if g.refuse == nil {
 		g.refuse = refuse
 	}
-	cfg.Headers = cmp.Or(cfg.Headers, middleware.HeadersNone)
-	cfg.Deny, cfg.Override = g.deny, banMalformed(cfg.Override)
+	cfg.Headers, cfg.Deny, cfg.Override = middleware.HeadersNone, g.deny, banMalformed(cfg.Override)
 
 	var err error
 	g.limiter, err = middleware.New(cfg, g.policies(client)...)
