@@ -14,7 +14,7 @@ const (
 	entryBytes = 300      // of one without key and claims
 )
 
-// A cache holds verified tokens, in at most that many bytes. A new entry evicts random
+// A cache holds verified tokens, in `most` bytes or fewer. A new entry evicts random
 // ones: those tokens are verified again, and a hit needs no bookkeeping.
 //
 // Its keys are the SHA-256 of tokens, so that entries are small and memory contains no

@@ -203,6 +203,7 @@ func reason(err error) string {
 	}{
 		{errPanic, errPanic.Error()},
 		{errNoSubject, errNoSubject.Error()},
+		{errCritical, errCritical.Error()},
 		{jwt.ErrTokenMalformed, "the token is malformed"},
 		{jwt.ErrTokenUnverifiable, "the jwt.Keyfunc returns an error"},
 		{jwt.ErrTokenSignatureInvalid, "the signature is invalid, or its method is not listed"},
@@ -241,11 +242,11 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 		if len(usable) < len(set.Keys) {
 			v.report(ctx, diag.JWTRejected, "the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; "+
 				"set the secret, and return an error for an unknown kid")
+			if len(usable) == 0 {
+				return nil, errEmptyKey
+			}
 		}
 
-		if len(usable) == 0 {
-			return nil, errEmptyKey
-		}
 		return jwt.VerificationKeySet{Keys: usable}, nil
 	}
 }
