@@ -145,8 +145,12 @@ func (b *batch) requests() iter.Seq[*Request] {
 // write makes the commands, before the batch can expire: the callers of its requests may leave then, and nothing of these
 // is read any more.
 func (b *batch) write() {
+	form := ordinary
+	if b.several {
+		form = severalSlots
+	}
 	for i := range b.scripts[:b.n] {
-		b.scripts[i].write(b.way.form(b))
+		b.scripts[i].write(form)
 	}
 }
 

@@ -145,6 +145,9 @@ func (b *batcher) fill(batch *batch) bool {
 
 		if batch.n > 0 {
 			batch.batcher, batch.client, batch.probe, batch.sent = b, b.sender.clientOf(batch.node), b.newProbe(now), now
+			if batch.several {
+				batch.client = batch.node // keys that are not declared tell the client no slot
+			}
 		}
 	}
 

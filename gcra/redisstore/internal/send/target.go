@@ -58,16 +58,13 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), t.sender.Timeout, rediskit.NoAnswer(t.sender.Timeout))
 	defer cancel()
 	err = await.Call(ctx, func() error {
-		return rediskit.Call(func() error { return t.run(script, calls) })
+		return rediskit.Call(func() error { return t.run(ctx, script, calls) })
 	})
 	t.sender.learnTopology(err)
 	return err
 }
 
-func (t Target) run(script *Script, calls []Call) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), t.sender.Timeout)
-	defer cancel()
-
+func (t Target) run(ctx context.Context, script *Script, calls []Call) (err error) {
 	pipe, cmds := t.client.Pipeline(), make([]*redis.Cmd, len(calls))
 	for i, call := range calls {
 		cmds[i] = rediskit.Queue(ctx, pipe, slices.Concat([]any{"evalsha", script.sha}, call.Args))

@@ -16,9 +16,6 @@ type way interface {
 	// shares is what the keys of one script have in common.
 	shares(key string) string
 
-	// form is the form in which the scripts of a batch are sent.
-	form(b *batch) *Script
-
 	// send sends the scripts of a batch and waits for the answers. An error means that there are none.
 	send(ctx context.Context, b *batch) error
 
@@ -59,8 +56,6 @@ func (b *batcher) way(q *Request, now int64) way {
 type waySubject struct{}
 
 func (waySubject) shares(key string) string { return Tag(key) }
-
-func (waySubject) form(*batch) *Script { return ordinary }
 
 func (waySubject) send(ctx context.Context, b *batch) error {
 	if b.n == 1 && b.probe == nil {

@@ -1,7 +1,6 @@
 package send
 
 import (
-	"context"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
@@ -11,29 +10,12 @@ import (
 // allow-cross-slot-keys (Redis 7.0 and newer, Valkey). The node checks the slot of each key when the script reads it. So a stale
 // topology or a slot that moves does no harm: an admission with such a key is not decided, and sent again by the client,
 // in a script for its subject. So are all admissions of a script that the node refuses.
-type wayNode struct{}
+type wayNode struct{ waySubject }
 
 // severalSlots is the form in which take.lua gets its keys as arguments.
 var severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 
 func (wayNode) shares(string) string { return "" }
-
-func (wayNode) form(b *batch) *Script {
-	if b.several {
-		return severalSlots
-	}
-	return ordinary
-}
-
-func (wayNode) send(ctx context.Context, b *batch) error {
-	// Keys that are not declared tell the client no slot, so their script goes to the node itself.
-	if b.several {
-		b.scripts[0].send(ctx, b.node)
-	} else {
-		b.scripts[0].send(ctx, b.client)
-	}
-	return nil
-}
 
 // notRun is true for the errors that prove that nothing was written: those with which Redis refuses a script, and those
 // of the script itself unless it says that it has written. Any other, such as that of a proxy that has lost the node,
