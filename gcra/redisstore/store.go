@@ -24,7 +24,7 @@ package redisstore
 // local.go decides while Redis does not answer. What it grants is kept in internal/outage, and reporter.go charges it in
 // Redis later, with report.lua. ping.go checks the set-up. open.go and internal/redisclient make a client that fits.
 //
-// The three internal packages know nothing of this one, and known imports outage alone.
+// The four internal packages know nothing of this one, and known imports outage alone.
 
 import (
 	"cmp"
