@@ -20,18 +20,18 @@ import (
 //  1. The first Allow or Admit that gets the request of an adapter puts its state into that request's
 //     [carry.Carrier]. A second one, even at the same time, copies the request; Decide and Peek always do.
 //  2. Everyone may read Context, which does not change, and settled.
-//  3. Until it is settled, only the goroutine of its limiter uses any other field. Of others, observers
-//     alone get the Decision before that, and the rules of the admission hold for them.
+//  3. Until it is settled, only its limiter's goroutine uses the other fields. Observers are the exception:
+//     they get the Decision, under the rules of the admission.
 //  4. Once it is settled, everyone may read it, and the rules of the admission hold.
 //  5. A key function reports to the innermost state alone: by rule 3, those further out may be
 //     another goroutine's. To find the receiver reads that state. So only a limiter, whose own state
 //     is innermost, may call a key function with a request of an adapter that another goroutine may
 //     pass to a limiter.
 type requestState struct {
-	context.Context             // parent: of the request without this state
-	carried         carry.State // is this state, for a Carrier
-	settled         atomic.Bool // the Decision stands, and the headers are set
-	oneEntry        [1]entry    // room for one policy: no allocation beside the state
+	context.Context                 // parent: of the request without this state
+	carried         context.Context // is this state, for a Carrier
+	settled         atomic.Bool     // the Decision stands, and the headers are set
+	oneEntry        [1]entry        // room for one policy: no allocation beside the state
 	admission
 	oneCharge [1]gcra.Charge
 }
@@ -123,7 +123,7 @@ func claim(r *http.Request) (*http.Request, *requestState) {
 	if c, ok := r.Context().Value(carry.Key{}).(*carry.Carrier); ok {
 		s := new(requestState)
 		s.init(c.Context)
-		s.carried.Context = s
+		s.carried = s
 		if s.outer = settledIn(s.Context); c.Claim(&s.carried) {
 			return r, s
 		}

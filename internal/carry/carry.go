@@ -1,5 +1,5 @@
-// Package carry lets a request carry what its adapter knows, and leaves a place in its context for the
-// first limiter that gets it, which then need not copy the request once more.
+// Package carry attaches a framework's context and a route to a request, and reserves room for the first
+// limiter's state, so that the limiter need not copy the request again.
 package carry
 
 import (
@@ -11,11 +11,8 @@ import (
 // Carrier is a context of a request, with a place for the state of a limiter.
 type Carrier struct {
 	context.Context // of the request without the Carrier
-	state           atomic.Pointer[State]
+	state           atomic.Pointer[context.Context]
 }
-
-// State is the context of a limiter's own state, whose parent is the Carrier's.
-type State struct{ context.Context }
 
 // Key finds a Carrier that no limiter has claimed. A limiter's state hides those around it.
 type Key struct{}
@@ -25,15 +22,16 @@ func (c *Carrier) Value(key any) any {
 	s := c.state.Load()
 	switch {
 	case s != nil:
-		return s.Value(key)
+		return (*s).Value(key)
 	case key == (Key{}):
 		return c
 	}
 	return c.Context.Value(key)
 }
 
-// Claim puts a limiter's state into a Carrier. It returns false if another limiter was first.
-func (c *Carrier) Claim(s *State) bool { return c.state.CompareAndSwap(nil, s) }
+// Claim puts a limiter's state, whose parent is the Carrier's, into a Carrier. It returns false if another
+// limiter was first.
+func (c *Carrier) Claim(s *context.Context) bool { return c.state.CompareAndSwap(nil, s) }
 
 // carried is a Carrier with a framework's context.
 type carried[C any] struct {
