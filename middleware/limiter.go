@@ -45,7 +45,7 @@ func (l *Limiter) Decide(r *http.Request) *Decision {
 //
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, denied := l.admit(w.Header(), r)
+	r, denied := l.Admit(w.Header(), r)
 	if denied != nil {
 		l.writeDenial(w, r, denied)
 	}
@@ -62,7 +62,29 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 //
 // Pass the returned request's context on: it carries the Decision, see [FromContext].
 func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	return l.admit(h, r)
+	r, s := claim(r)
+	allowed, delay := l.run(r, s)
+
+	s.mu.Lock() // an observer may have started a Spend or Refund
+	writeHeaders(&s.admission, h, l.cfg.Headers)
+	s.mu.Unlock()
+
+	// From here on limiters further in and FromContext see it.
+	s.settled.Store(true)
+
+	// A request whose context ends while it waits stays charged, and gets an answer: nobody serves it.
+	switch {
+	case !allowed:
+		denied = s.decision()
+	case delay > 0 && !wait(r.Context(), delay):
+		d := s.decision()
+		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: d.Results, Err: r.Context().Err(), Took: d.Took, admission: &s.admission}
+	}
+
+	if denied != nil && denied.RetryAfter > 0 {
+		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
+	}
+	return r, denied
 }
 
 // Peek returns what the policies that apply to the request have left. It charges none of
@@ -97,32 +119,6 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
 	}
 	return s.decision()
-}
-
-func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	r, s := claim(r)
-	allowed, delay := l.run(r, s)
-
-	s.mu.Lock() // an observer may have started a Spend or Refund
-	writeHeaders(&s.admission, h, l.cfg.Headers)
-	s.mu.Unlock()
-
-	// From here on limiters further in and FromContext see it.
-	s.settled.Store(true)
-
-	// A request whose context ends while it waits stays charged, and gets an answer: nobody serves it.
-	switch {
-	case !allowed:
-		denied = s.decision()
-	case delay > 0 && !wait(r.Context(), delay):
-		d := s.decision()
-		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: d.Results, Err: r.Context().Err(), Took: d.Took, admission: &s.admission}
-	}
-
-	if denied != nil && denied.RetryAfter > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
-	}
-	return r, denied
 }
 
 // wait holds a request back. It returns false if the context ends first: most clients have gone
