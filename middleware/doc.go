@@ -60,5 +60,6 @@ package middleware
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go                 the response to a denied request; internal/denial writes it
 //	settle.go                 Settle, Spend and Refund, which handlers call
+//	publish.go                what other servers and commands get to know of the policies
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names
 //	debug.go                  the line about each decision

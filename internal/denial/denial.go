@@ -66,8 +66,8 @@ func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // letsStore reports whether a field could let a cache store a denial in spite of
-// Cache-Control, or validate another response by the denial. Middleware further out
-// may have set the field for the handler's response.
+// Cache-Control, or validate another response by the denial. Middleware in
+// front may have set the field for the handler's response.
 func letsStore(name string, _ []string) bool {
 	const targeted = "-Cache-Control" // RFC 9213: CDN-Cache-Control, and Cloudflare-, Netlify-, Vercel-CDN-Cache-Control
 	if i := len(name) - len(targeted); i > 0 && strings.EqualFold(name[i:], targeted) {
@@ -94,9 +94,8 @@ type Problem struct {
 
 // Write is the default for a Config.Deny: a problem+json that says nothing about causes.
 //
-// Content-Encoding stays. Middleware that set it compresses what is written from
-// here on; without the field the client would take the compressed bytes for
-// JSON. http.Error once deleted it, and no longer does (golang.org/issue/66343).
+// Content-Encoding stays. Middleware that set it compresses the denial; without
+// the field the client would take the compressed bytes for JSON. http.Error once deleted it, and no longer does (golang.org/issue/66343).
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	delete(h, "Content-Length") // set for another response

@@ -58,8 +58,8 @@ const checkTime = 10 * time.Second
 // New returns a Guard. account is [JSON], [Form] or a function of yours, which gets a copy of the
 // request and may read its body; client is the address, from package keyfunc.
 //
-//   - Names that differ in spaces around them, in letter case or in characters without a width
-//     are one account.
+//   - Two names are one account if they differ only in spaces around them, in letter case or in
+//     characters without a width.
 //   - A function that returns "" has found no account: only the policies of the client apply.
 //     After a [MalformedError] error the request is answered 400, and only the policies of the client
 //     are charged. After another error the policies follow their OnFailure.
@@ -133,8 +133,9 @@ func (g *Guard) Handler(check func(http.ResponseWriter, *http.Request) Outcome) 
 // Settle settles what the attempt costs. ctx is the context of the request behind the limiter.
 // Call it once for an attempt, before you write the answer.
 //
-//   - Wrong stays charged. From the attempt on that exceeds the burst of the policy login within a
-//     day, it costs twice as many units of login each time, and one while the store is away.
+//   - Wrong stays charged. The first attempt of a day above the burst of the policy login costs two
+//     units of login, and each further one twice as many as the one before. While the store is away,
+//     each costs one.
 //   - Right and Failed give back what the policies have charged, but for login-requests. This goes
 //     with a later call of the store: Settle does not wait for it.
 //   - Failed counts as Wrong if ctx has ended: a client that hangs up gets nothing back. So give
