@@ -190,6 +190,13 @@ func (p *Pattern) Mount() bool {
 	return p.rest && !slices.ContainsFunc(p.segments, func(s segment) bool { return s.kind != literal })
 }
 
+// Calls reports whether the pattern matches all methods, all of some services, or one: POST requests
+// with the path "/package.Service/Method".
+func (p *Pattern) Calls() bool {
+	text := !slices.ContainsFunc(p.segments, func(s segment) bool { return s.kind == wild || s.kind == part })
+	return p.host == "" && p.MatchMethod(http.MethodPost) && text && (len(p.segments) == 2 || p.rest && len(p.segments) < 2)
+}
+
 // MatchMethod reports whether the pattern matches the method. As in a ServeMux, GET matches HEAD.
 func (p *Pattern) MatchMethod(method string) bool {
 	return p.method == "" || strings.EqualFold(p.method, method) ||

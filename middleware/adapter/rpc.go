@@ -3,7 +3,6 @@ package adapter
 import (
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -25,7 +24,7 @@ func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.L
 
 	for i, p := range policies {
 		for n, route := range p.Routes {
-			if _, err := pattern.Parse(route); err == nil && !calls.MatchString(route) { // New has reported other errors
+			if parsed, err := pattern.Parse(route); err == nil && !parsed.Calls() { // New reports other errors
 				wrong := fmt.Errorf(`is %.80q, which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`, route)
 				errs = append(errs, &middleware.FieldError{Index: i, Name: p.Name, Field: fmt.Sprintf("Routes[%d]", n), Err: wrong})
 			}
@@ -37,7 +36,3 @@ func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.L
 	}
 	return l, nil
 }
-
-// calls are the routes that match remote procedure calls: all of them ("/", "/*", "/*path", "/{rest...}"),
-// those of services ("/pkg.*"), of one service, or one of its methods, which is text in each call.
-var calls = regexp.MustCompile(`^(POST[ \t]+)?/([^/]*\*[^/]*|{[^/]*\.\.\.}|[^/{:][^/]*/({[^/]*\.\.\.}|[^/{:][^/]*(/(\*|{[^/]*\.\.\.})?)?)?)?$`)
