@@ -3,6 +3,7 @@ package adapter
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -13,8 +14,7 @@ import (
 // has the mistakes that such a limiter alone can have: a route that matches no call, such as "GET
 // /login", a Deny and a BanStatus, which are for HTTP. Reload of the limiter does not look for them.
 func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.Limiter, error) {
-	l, err := middleware.New(cfg, policies...)
-	errs := []error{err}
+	var errs []error
 	if cfg.Deny != nil {
 		errs = append(errs, errors.New("ratelimit: Deny is set; want nil, as a denied call has a status and details in place of an HTTP response"))
 	}
@@ -24,15 +24,24 @@ func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.L
 
 	for i, p := range policies {
 		for n, route := range p.Routes {
-			if parsed, err := pattern.Parse(route); err == nil && !parsed.Calls() { // New reports other errors
+			if parsed, err := pattern.Parse(route); err == nil && !parsed.Calls() { // New reports other mistakes
 				wrong := fmt.Errorf(`is %.80q, which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`, route)
 				errs = append(errs, &middleware.FieldError{Index: i, Name: p.Name, Field: fmt.Sprintf("Routes[%d]", n), Err: wrong})
 			}
 		}
 	}
 
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if len(errs) == 0 {
+		return middleware.New(cfg, policies...)
 	}
-	return l, nil
+
+	// One more policy, which is empty, so that New returns the other mistakes and no limiter: operators would see it.
+	_, err := middleware.New(cfg, append(slices.Clone(policies), middleware.Policy{})...)
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var field *middleware.FieldError
+		if !errors.As(err, &field) || field.Index < len(policies) {
+			errs = append(errs, err)
+		}
+	}
+	return nil, errors.Join(errs...)
 }
