@@ -41,7 +41,7 @@ func (s *fixedWindow) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // With each form of fields that real servers send, and without Retry-After, an Adaptive below a
-// Transport gets no denials.
+// Transport gets hardly a denial.
 func TestAdaptiveFixedWindows(t *testing.T) {
 	seconds := func(reset time.Time) int { return int((time.Until(reset) + time.Second - 1) / time.Second) }
 	const limit, period = 10, 4 * time.Second
@@ -131,6 +131,50 @@ func TestAdaptiveConcurrentRequests(t *testing.T) {
 		wg.Wait()
 		if took, want := time.Since(begin), calls*105*time.Millisecond; took != want {
 			t.Errorf("took %v; want %v", took, want)
+		}
+	})
+}
+
+// GitHub's core and search have limits of their own under one Key: each is used, whatever the other does.
+func TestAdaptiveKeepsLimitsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := func(resource string, units int, period time.Duration) *fixedWindow {
+			return &fixedWindow{limit: units, period: period, status: http.StatusForbidden, header: func(h http.Header, remaining int, reset time.Time) {
+				h.Set("X-RateLimit-Resource", resource)
+				h.Set("X-RateLimit-Limit", fmt.Sprint(units))
+				h.Set("X-RateLimit-Remaining", fmt.Sprint(remaining))
+				h.Set("X-RateLimit-Reset", fmt.Sprint(reset.Unix()))
+			}}
+		}
+		core, search := limit("core", 5000, time.Hour), limit("search", 30, time.Minute)
+		mux := http.NewServeMux()
+		mux.Handle("/repos/", core)
+		mux.Handle("/search/", search)
+		client := &httpclient.Adaptive{Base: direct{mux, 100 * time.Millisecond}, MaxWait: 2 * time.Hour}
+
+		served := map[string]int{}
+		end := time.Now().Add(4 * time.Hour)
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for _, path := range []string{"/repos/o/r", "/search/issues"} {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					resp, err := client.RoundTrip(httptest.NewRequest(http.MethodGet, "http://api.github.example"+path, http.NoBody))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if resp.StatusCode == http.StatusOK {
+						mu.Lock()
+						served[path]++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if served["/repos/o/r"] < 19_000 || served["/search/issues"] < 6840 {
+			t.Errorf("served %v; want 95 %% of 20000 and of 7200", served)
 		}
 	})
 }
