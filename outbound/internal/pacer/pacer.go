@@ -89,7 +89,7 @@ const (
 	maxHold    = 24 * time.Hour          // law 1: a told wait is believed for so long
 	resetError = 1200 * time.Millisecond // of a reset that is rounded up to seconds, with some latency
 	few        = 8.0                     // units that remain, or answers that say something
-	maxReserve = 32.0                    // units: law 5, enough for fifty clients; with more, an empty bucket of the story takes longer
+	maxReserve = 32.0                    // units: law 5, enough for thirty clients; with more, those of the story sleep longer at its begin
 	equal      = 0.7                     // law 5; with 1 no client would take over from another, with 0.5 thirty clients overrun a bucket
 	cut        = 0.1                     // law 3: the part of a pace that a denial takes; half of it is left unused on average
 	doubles    = 20.0                    // law 3: answers, and
