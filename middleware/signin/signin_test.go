@@ -83,7 +83,7 @@ func TestMalformed(t *testing.T) {
 	deny := func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
 		http.Error(w, "denied", d.Status())
 	}
-	h := newGuard(t, middleware.Config{Store: s.memory(), Deny: deny}, func(r *http.Request) (string, error) {
+	h := newGuard(t, middleware.Config{Store: s.memory(), Deny: deny, Headers: middleware.HeadersDraft11}, func(r *http.Request) (string, error) {
 		if _, _, ok := r.BasicAuth(); !ok {
 			return "", signin.MalformedError("want credentials")
 		}
@@ -97,8 +97,9 @@ func TestMalformed(t *testing.T) {
 		if i == 10 {
 			want = `429 "1" denied`
 		}
-		if got := fmt.Sprintf("%d %q %s", w.Code, w.Header().Get("Retry-After"), strings.TrimSpace(w.Body.String())); got != want {
-			t.Errorf("request %d: got %s; want %s", i+1, got, want)
+		limit := w.Header().Get("RateLimit")
+		if got := fmt.Sprintf("%d %q %s", w.Code, w.Header().Get("Retry-After"), strings.TrimSpace(w.Body.String())); got != want || limit != "" {
+			t.Errorf("request %d: got %s, the field %q; want %s, and none", i+1, got, limit, want)
 		}
 	}
 	s.pass(time.Second)
