@@ -55,7 +55,7 @@ func TestSlotsModel(t *testing.T) {
 				l.set(near, 0)
 			}
 			time.Sleep(5 * time.Second)
-			for key := range w.redis.hashes {
+			for _, key := range w.redis.keys() {
 				if total, sum := w.redis.total(key); key != serversKey && (total != 0 || sum != 0) {
 					fault = fmt.Sprintf("key %s: all is over, and total is %d, the sum of the fields %d", key, total, sum)
 				}

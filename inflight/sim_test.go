@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -140,6 +142,13 @@ func (s *simRedis) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.hashes)
+}
+
+// keys are those that have data.
+func (s *simRedis) keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.hashes))
 }
 
 // total is what the hash says is held, and the sum of its counts.
