@@ -42,9 +42,9 @@
 // may contain identities and addresses: treat them as personal data.
 package keyfunc
 
-// One file for each source of a key: addr.go, forwarded.go and rfc7239.go for
-// addresses, identity.go and jwt.go for users, route.go for routes. combine.go
-// combines key functions.
+// One file for each source of a key: addr.go for the peer, forwarded.go for X-Forwarded-For and for any header with one
+// address, rfc7239.go for Forwarded, identity.go and jwt.go for users, route.go for routes. combine.go combines key
+// functions. prefixes.go has the trusted networks, header.go the check of names.
 
 import "net/http"
 

@@ -44,7 +44,8 @@
 // Counts are of this process only, remaining units those of the store.
 package inspect
 
-// Where to change what: inspect.go is New and the handler, http.go its requests and
+// Where to change what. A column of the page: page.html and view.go; its data: subject.go (look-up), record.go
+// (policies), package redisstats (store). All files: inspect.go is New and the handler, http.go its requests and
 // responses, page.go, page.html, page.css and chart.go the page, view.go its data and
 // the JSON, subject.go look-up and reset, record.go what is observed (ring.go counts,
 // sketch.go denied subjects, recent.go limits and the kinds of kinds.go).
