@@ -77,4 +77,5 @@
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their
-// outcomes and the span attributes, redis.go the metrics of a store.
+// outcomes and the span attributes, redis.go the metrics of a store, overrides.go and inflight.go those
+// of these packages. otel.go registers them.

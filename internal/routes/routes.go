@@ -1,6 +1,8 @@
 // Package routes says which policies apply to the route of a request.
 package routes
 
+// Package pattern compares a pattern with a route or a path. Here is what follows from that for the policies of a limiter.
+
 import (
 	"net/http"
 	"net/url"

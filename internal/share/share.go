@@ -8,6 +8,8 @@
 // needs more than that passes if nothing of the quota was used.
 package share
 
+// redisstore/local.go divides while Redis is away, and middleware/config.go for stores that cannot decide alone.
+
 import (
 	"context"
 	"math"

@@ -13,6 +13,9 @@
 // docs/login.md has the policies, with reasons, and what an attack gets.
 package signin
 
+// signin.go has the policies, the outcomes and the penalty; attempt.go reads the account of a request, and account.go a form
+// or JSON.
+
 import (
 	"context"
 	"errors"
