@@ -278,7 +278,7 @@ func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	return told(min(max(wait, 1), r.ResetAfter))
 }
 
-// told is a wait as clients are told it, in seconds: at most 24.8 days. Timers of 32 bits, such as
+// told is a wait as clients get it, in seconds: at most 24.8 days. Timers of 32 bits, such as
 // setTimeout, take more milliseconds for none, so a client would ask again at once, and again.
 func told(d time.Duration) int64 { return min(seconds(d), math.MaxInt32/1000) }
 

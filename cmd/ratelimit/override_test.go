@@ -297,7 +297,7 @@ func TestImport(t *testing.T) {
 	imports(many, 0, "10000 set")
 }
 
-// Two operators read the overrides, and then both change them: what either was told holds, the
+// Two operators read the overrides, and then both change them: what the command has confirmed to either holds, the
 // bound too, and above it overrides can be taken back.
 func TestTwoOperators(t *testing.T) {
 	s := server(t)

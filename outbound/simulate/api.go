@@ -251,6 +251,8 @@ func (p *api) tellThree(h http.Header, m *meter, at, denied time.Duration) {
 		set("X-Ratelimit-", "Limit", "Remaining", "Reset", end.Add(time.Second-1).Truncate(time.Second).Format(time.RFC3339))
 	case "date":
 		set("X-Ratelimit-", "Limit", "Remaining", "Reset", end.Add(time.Second-1).Format(time.RFC1123))
+
+	// Forms of one API.
 	case "discord":
 		set("X-Ratelimit-", "Limit", "Remaining", "Reset-After", strconv.FormatFloat(reset.Seconds()+0.0005, 'f', 3, 64))
 	case "twitter":

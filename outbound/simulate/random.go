@@ -204,10 +204,13 @@ func printRandom(w io.Writer, all []outcomeOf, rivals []rival, each bool) error 
 		if len(part) == 0 {
 			continue
 		}
+
 		fmt.Fprintf(t, "%s, %d worlds\trefused %%\t5th\t95th\tworst\tshare %%\t5th\t95th\tworst\tmost/least\t5th\t95th\tworst\trecover\t5th\t95th\tworst\t\n",
 			map[bool]string{true: "main", false: "others"}[main], len(part))
 		for k, rival := range rivals {
 			fmt.Fprint(t, rival.name)
+
+			// A column is the median, the 5th and 95th percentile, and the worst, which is the first or the last.
 			column := func(format string, of func(figures) float64, worst int) {
 				values := make([]float64, len(part))
 				for i := range part {
