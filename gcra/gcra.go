@@ -59,5 +59,5 @@
 package gcra
 
 // Where to change what: limit.go and calendar.go have the limits, store.go the contract of stores,
-// memory.go the store in this process. internal/tat has the arithmetic and internal/buckets the table
-// of TATs.
+// memory.go the store in this process. internal/tat has the arithmetic and, as rows, the calendars,
+// of which no script knows; internal/buckets has the table of TATs.

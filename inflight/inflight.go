@@ -27,7 +27,8 @@ package inflight
 //
 // acquire makes a want of it (slot.go), which enters its key (key.go). The key decides by itself what it can, and asks Redis
 // for the rest: one call for a key at a time (call.go), which write.lua carries out. sweep.go renews leases, repeats calls that
-// failed and ends slots that are held too long. http.go and denial.go are for requests.
+// failed and ends slots that are held too long. http.go has Limit and what a request takes of it, and denial.go the response;
+// a slot may count as more than 1.
 
 import (
 	"cmp"

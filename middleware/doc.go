@@ -49,7 +49,7 @@ package middleware
 //	config.go, fielderror.go  Config and Policy; New compiles the policies
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
 //	limiter.go                Allow, Admit, Decide and Peek: the steps that follow, in order
-//	requeststate.go           how a request carries what its limiter knows
+//	requeststate.go           how a request carries what its limiter knows; gets the problems of key functions
 //	admission.go              what a limiter charges for a request, and how the stores take it
 //	policies.go               the policies of a limiter; internal/routes: which apply to the route
 //	policy.go                 a policy's functions make a charge

@@ -4,6 +4,8 @@
 // when something has changed.
 package overrides
 
+// table.go says which entry holds, and when.
+
 import (
 	"encoding/json"
 	"errors"
