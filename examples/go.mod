@@ -18,7 +18,6 @@ require (
 	github.com/labstack/echo/v4 v4.16.4
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/prometheus/client_golang v1.25.0
-	github.com/redis/go-redis/v9 v9.23.0
 	github.com/seed-e377111c/ratelimit v0.0.0
 	github.com/seed-e377111c/ratelimit/adapters/connect v0.0.0
 	github.com/seed-e377111c/ratelimit/adapters/grpc v0.0.0
@@ -73,6 +72,7 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/quic-go v0.59.0 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.3.1 // indirect
