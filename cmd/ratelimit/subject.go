@@ -209,6 +209,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 	if function {
 		limits = map[string]gcra.Limit{"": gcra.PerDay(1).WithBurst(300)} // to see when it is full again
 	}
+
 	for _, limits := range buckets(limits) {
 		r := row{Policy: p.Name, Shadow: p.Shadow, Override: override, Reason: reason}
 		largest := gcra.Unlimited() // which cuts off nothing of a bucket
