@@ -264,7 +264,8 @@ func TestMemoryAllocatesNothingForManyLimits(t *testing.T) {
 // While the table fills, grows and reuses slots under many goroutines, every key is
 // allowed exactly the burst.
 func TestMemoryConcurrent(t *testing.T) {
-	m := gcra.NewMemory()
+	begin := time.Now()
+	m := gcra.NewMemory(gcra.MemoryConfig{Now: func() time.Time { return begin.Add(1000 * time.Since(begin)) }}) // slots are kept for 10 s
 	const callers, keys, burst = 8, 3000, 2
 	var passed [keys]atomic.Int64
 	var wg sync.WaitGroup

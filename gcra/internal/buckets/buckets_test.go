@@ -45,6 +45,27 @@ func TestSetIsBounded(t *testing.T) {
 	}
 }
 
+// Buckets that are full again keep their slots while there is room, and make room for others later.
+func TestFullBucketsKeepSlots(t *testing.T) {
+	now := time.Unix(tat.Epoch, 0)
+	s := New(2000, NewClock(func() time.Time { return now }), false) // has one shard
+	size := 0
+	for generation := range 10 {
+		for i := range 1000 {
+			now = now.Add(time.Millisecond)
+			take(t, s, fmt.Sprint(generation, " ", i), tat.Limit{Count: 1000, Per: time.Second})
+		}
+
+		if generation == 0 {
+			size = len(s.shards[0].slots())
+		}
+		if used, got := s.shards[0].used, len(s.shards[0].slots()); used < 1000 || got != size {
+			t.Errorf("after %d thousand keys: got %d in %d slots; want 1000 or more in %d", generation+1, used, got, size)
+		}
+		now = now.Add(tat.Duration(keep))
+	}
+}
+
 // The shards together hold no more than the capacity. A small set has one shard, since
 // one of several would fill long before the others.
 func TestCapacityIsKept(t *testing.T) {

@@ -124,7 +124,7 @@ var scenarios = []scenario{
 	},
 	{
 		"a charge on a lapsed entry whose slot is taken over", 8,
-		[]action{takes(1, a), clockAt(100)},
+		[]action{takes(1, a), clockAt(keep + 100)},
 		[][]action{{takes(1, a)}, {takes(1, b)}, {takes(2, a)}},
 	},
 	{
@@ -139,7 +139,7 @@ var scenarios = []scenario{
 	},
 	{
 		"a table that grows beside lapsed entries", 8,
-		[]action{takes(1, a), takes(1, b), takes(1, c), takes(2, d), takes(2, e), takes(2, f), clockAt(15)},
+		[]action{takes(1, a), takes(1, b), takes(1, c), takes(2, d), takes(2, e), takes(2, f), clockAt(keep + 15)},
 		[][]action{{takes(1, a), takes(1, a)}, {takes(1, g), takes(1, b)}},
 	},
 	{
@@ -158,12 +158,12 @@ var scenarios = []scenario{
 		// The slot of a changes to b; then b's TAT becomes what a's was. A stale
 		// swap for a would charge b.
 		"a clock that goes back behind a takeover", 8,
-		[]action{clockAt(90), takes(1, a), clockAt(200)},
+		[]action{clockAt(90), takes(1, a), clockAt(keep + 200)},
 		[][]action{{takes(1, a)}, {takes(1, b), clockAt(90), takes(-2, b)}},
 	},
 	{
 		"the same by a charge", 8,
-		[]action{clockAt(90), takes(1, a), clockAt(200)},
+		[]action{clockAt(90), takes(1, a), clockAt(keep + 200)},
 		[][]action{{takes(1, a)}, {takes(1, b), takes(-1, b), clockAt(90), takes(-3, b), takes(1, b)}},
 	},
 	{
@@ -176,13 +176,18 @@ var scenarios = []scenario{
 	{
 		// A bucket that is full just now keeps its slot: after a refund the TAT
 		// of the next key would be what that of a was.
-		"a TAT that is now", 8,
+		"a TAT that is now", 1,
 		[]action{takes(1, a), clockAt(10)},
 		[][]action{{takes(1, a)}, {takes(1, b), takes(-1, b)}},
 	},
 	{
+		"a TAT that is now after a clock has gone back", 8,
+		[]action{takes(1, a), clockAt(keep + 10)},
+		[][]action{{takes(1, a)}, {takes(1, b), clockAt(10), takes(-1, b)}},
+	},
+	{
 		"a clock that goes back during a takeover", 8,
-		[]action{clockAt(90), takes(1, a), clockAt(200)},
+		[]action{clockAt(90), takes(1, a), clockAt(keep + 200)},
 		[][]action{{takes(1, a)}, {takes(1, b)}, {clockAt(90)}},
 	},
 }
