@@ -3,6 +3,7 @@ package gcra
 import (
 	"context"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
@@ -117,11 +118,21 @@ type Result struct {
 	Delay      time.Duration // how long to delay an allowed request, at most MaxDelay
 }
 
-// Take is shorthand for an admission of one charge.
+// single are admissions of one charge for Take: one on its stack would escape to the Store.
+var single = sync.Pool{New: func() any { return new([1]Charge) }}
+
+// Take is shorthand for an admission of one charge. It allocates nothing that the store does not.
 func Take(ctx context.Context, s Store, c Charge) (Result, error) {
-	charges := [1]Charge{c}
+	charges := single.Get().(*[1]Charge)
+	charges[0] = c
 	_, err := s.Take(ctx, charges[:])
-	return charges[0].Result, err
+	result := charges[0].Result
+
+	// A store that wraps another and did not wait for it may still have the charge after an error.
+	if err == nil {
+		single.Put(charges)
+	}
+	return result, err
 }
 
 // Peek returns the state of the charge's bucket and takes nothing: Remaining units are
