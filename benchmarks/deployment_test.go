@@ -28,6 +28,16 @@ const slow = 10 * time.Second // no command takes as long, whatever else the mac
 
 func oneRedis(b *testing.B) deployment { return universal(b, redistest.Start(b)) }
 
+func overTLS(b *testing.B) deployment {
+	server := redistest.StartTLS(b, redistest.NewCertificates(b))
+	return deployed([]*redistest.Server{server}, b.Cleanup, func() redis.UniversalClient {
+		options := server.Options()
+		options.PoolSize, options.PoolTimeout, options.ContextTimeoutEnabled = poolSize, patience, true
+		options.ReadTimeout, options.WriteTimeout = slow, slow
+		return redis.NewClient(options)
+	})
+}
+
 func sixNodes(b *testing.B) deployment { return universal(b, redistest.StartCluster(b).Nodes...) }
 
 // universal is one server, or several that are a cluster.

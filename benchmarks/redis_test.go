@@ -23,6 +23,11 @@ func BenchmarkRedis(b *testing.B) {
 	eachOnRedis(b, onRedis, roomy, subjects(manyKeys), 1, 16, manyCallers)
 }
 
+// BenchmarkTLS is BenchmarkRedis over TLS.
+func BenchmarkTLS(b *testing.B) {
+	eachOn(b, overTLS, []contestant{{ours, newOurs}, {redisRate, newRedisRate}}, roomy, subjects(manyKeys), 16, manyCallers)
+}
+
 // BenchmarkHotKey makes checks of one key.
 func BenchmarkHotKey(b *testing.B) {
 	eachOnRedis(b, onRedis, endless, []string{"hot"}, 16, manyCallers)
@@ -44,9 +49,13 @@ func BenchmarkRateAndQuota(b *testing.B) {
 
 // eachOnRedis measures contestants one after the other, each on a Redis of its own.
 func eachOnRedis(b *testing.B, contestants []contestant, l limit, list []string, levels ...int) {
+	eachOn(b, oneRedis, contestants, l, list, levels...)
+}
+
+func eachOn(b *testing.B, start func(*testing.B) deployment, contestants []contestant, l limit, list []string, levels ...int) {
 	for _, c := range inTurn(contestants) {
 		b.Run("limiter="+c.name, func(b *testing.B) {
-			d := oneRedis(b)
+			d := start(b)
 			if (c.name == nativeGCRA || c.name == nativeGoGCRA) && !d.hasGCRA() {
 				b.Skip("the server has no command GCRA")
 			}

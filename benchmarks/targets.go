@@ -64,6 +64,8 @@ var targets = []target{
 	{"Redis, 256 callers: checks/s, to redis_rate on AutoPipeline", atLeast(3), "/s", speed("Redis/limiter=%s/callers=256", redisRateAP)},
 	{"Redis, 256 callers: checks/s, to rueidis' plain SET", atLeast(1), "/s", speed("Redis/limiter=%s/callers=256", rueidisSet)},
 	{"Redis, 256 callers: CPU of Redis for a check, to redis_rate", atMost(0.2), "s", to("Redis/limiter=%s/callers=256", redisRate, "redis-sec/op")},
+	{"Redis over TLS, 16 callers: checks/s, to redis_rate", atLeast(1.8), "/s", speed("TLS/limiter=%s/callers=16", redisRate)},
+	{"Redis over TLS, 256 callers: checks/s, to redis_rate", atLeast(5), "/s", speed("TLS/limiter=%s/callers=256", redisRate)},
 	{"Cluster of six, 256 callers: CPU of all nodes for a check, to redis_rate", atMost(0.3), "s", to("Cluster/limiter=%s/callers=256", redisRate, "redis-sec/op")},
 	{"Ring of three, 256 callers: CPU of all servers for a check, to one Redis", atMost(1.15), "s", func(f *figures) (figure, figure) {
 		one := f.get("Ring/limiter=ratelimit/servers=1/callers=256", "redis-sec/op")
