@@ -17,12 +17,12 @@ import (
 	"testing"
 )
 
-// Every Go block compiles and passes go vet.
+// Every Go block compiles and passes go vet, and so do both sides of a diff.
 func TestGoBlocks(t *testing.T) {
 	known := parsePrelude(t)
 	var sources []string
 	for _, page := range pages {
-		for _, b := range blocks(t, page, "go") {
+		for _, b := range slices.Concat(blocks(t, page, "go"), sides(blocks(t, page, "diff"))) {
 			source, err := known.source(b)
 			if err != nil {
 				t.Errorf("%s: %v:\n%s", b, err, b.text)
@@ -39,6 +39,25 @@ func TestGoBlocks(t *testing.T) {
 	for _, problem := range vet(t, sources) {
 		t.Error(problem)
 	}
+}
+
+// sides returns what diffs remove and what they add, each with the lines that stay. An empty line
+// takes the place of one that is not there.
+func sides(diffs []block) (all []block) {
+	for _, b := range diffs {
+		for _, absent := range []string{"+", "-"} {
+			side := b
+			side.text = ""
+			for line := range strings.Lines(b.text) {
+				if strings.HasPrefix(line, absent) {
+					line = " \n"
+				}
+				side.text += strings.TrimLeft(line[:1], "+- ") + line[1:]
+			}
+			all = append(all, side)
+		}
+	}
+	return all
 }
 
 // vet runs go vet on the sources, each a package of its own, and returns its

@@ -76,7 +76,7 @@ func read(t *testing.T, path string) string {
 // Each block names a language for which there is a check; text is the one that
 // has none of its own.
 func TestLanguages(t *testing.T) {
-	checked := []string{"go", "sh", "console", "http", "yaml", "json", "text"}
+	checked := []string{"go", "diff", "sh", "console", "http", "yaml", "json", "text"}
 	for _, page := range pages {
 		for _, b := range blocks(t, page) {
 			if !slices.Contains(checked, b.language) {
