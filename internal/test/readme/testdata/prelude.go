@@ -13,8 +13,6 @@ import (
 	"time"
 
 	ginjwt "github.com/appleboy/gin-jwt/v2"
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	"github.com/labstack/echo/v4"
@@ -50,6 +48,7 @@ var (
 	limit    func(http.Handler) http.Handler
 	client   keyfunc.Func
 	user     keyfunc.Func
+	tenant   keyfunc.Func
 	text     string // of a configuration
 	password string
 	rdb      *goredis.Client
@@ -76,15 +75,6 @@ var (
 
 	billingDayOf func(*http.Request) int
 	contracts    map[string]middleware.Override
-
-	// Specifications, and the servers that are made of them.
-	register func(huma.API)
-	routes   map[string]string
-	spec     *openapi3.T
-	server   interface { // what ogen generates
-		http.Handler
-		FindPath(string, *url.URL) (interface{ PathPattern() string }, bool)
-	}
 
 	newOwnStore func(now func() time.Time) gcra.Store
 	passed      atomic.Int64

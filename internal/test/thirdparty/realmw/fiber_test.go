@@ -28,7 +28,8 @@ func TestFiber(t *testing.T) {
 		switch {
 		case err != nil: // the store does not answer: let the request pass
 		case !result.Allowed:
-			c.Set("Retry-After", strconv.Itoa(int(math.Ceil(result.RetryAfter.Seconds()))))
+			wait := min(math.Ceil(result.RetryAfter.Seconds()), 2_147_483) // longer waits overflow timers of clients
+			c.Set("Retry-After", strconv.Itoa(int(wait)))
 			return c.SendStatus(fiber.StatusTooManyRequests)
 		}
 
