@@ -67,7 +67,7 @@ type redisStore struct {
 	prefix string
 }
 
-// redisKey is the key in Redis: <prefix>{<key>}:slots, escaped and hashed like those of redisstore.
+// redisKey is the key in Redis: <prefix>{<key>}:slots, escaped and hashed as in redisstore.
 func (s *redisStore) redisKey(name string) string {
 	return string(rediskit.AppendKey(nil, s.prefix, name, "slots"))
 }
@@ -103,7 +103,7 @@ func (s *redisStore) write(ctx context.Context, id string, calls []*call) {
 		if len(calls) == 1 {
 			cmds[0] = rediskit.Send(ctx, s.client, s.args(id, calls[0]))
 		} else {
-			pipe := s.client.Pipeline() // that of a cluster is one for each node
+			pipe := s.client.Pipeline() // on a cluster one for each node
 			for i, c := range calls {
 				cmds[i] = rediskit.Queue(ctx, pipe, s.args(id, c))
 			}

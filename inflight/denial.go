@@ -23,7 +23,7 @@ func (d *Decision) problem() denial.Problem {
 		p.Detail = "The request was denied because too many requests are running."
 	}
 	if d.Status() == http.StatusTooManyRequests {
-		p.Type, p.Title, p.Status = "about:blank", "Too Many Requests", http.StatusTooManyRequests // RFC 9457: the title is that of the status
+		p.Type, p.Title, p.Status = "about:blank", "Too Many Requests", http.StatusTooManyRequests // RFC 9457: the title is the status' own
 	}
 	return p
 }

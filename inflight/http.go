@@ -12,8 +12,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Limit says how many requests of a key may run at once. Its words are those of a
-// [middleware.Policy].
+// Limit says how many requests of a key may run at once. Its words mean what
+// they mean in a [middleware.Policy].
 type Limit struct {
 	// Name is the limit's name in metrics and in the key of its slots, "<Name>:<key>": a job may
 	// share them by Acquire(ctx, "exports:"+key, 3). Up to 64 printable ASCII characters

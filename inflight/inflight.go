@@ -15,8 +15,8 @@
 // # What is promised
 //
 //   - While leases hold, at most Max run at once. A server renews its lease of 10 s by its calls.
-//   - The slots of a server that crashes are free when its lease ends, those of a server that has
-//     called [Limiter.Close] at once.
+//   - The slots of a server that crashes are free when its lease ends; after [Limiter.Close] they
+//     are free at once.
 //   - A lease that has ended never ends work: a server that was stopped for longer registers again.
 //   - If Redis loses its data, at most Max more run until each server has written once.
 //

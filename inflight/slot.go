@@ -13,7 +13,7 @@ import (
 // Slot is one unit of work that runs. Release it when the work is over.
 type Slot struct {
 	hold    *hold
-	outer   *Slot // of the same request: that of the limit around this one
+	outer   *Slot // of the limit around this one, for the same request
 	cleanup runtime.Cleanup
 }
 

@@ -17,7 +17,7 @@ const (
 	batchPause = 12 * time.Millisecond
 )
 
-// lease is that of the key's next call.
+// lease is how long the key's next call asks for.
 func (k *key) lease(now time.Time) time.Duration {
 	if newest := k.holds.Back(); newest != nil && k.name != serversKey && now.Sub(newest.Value.(*hold).since) > longLease {
 		return longLease

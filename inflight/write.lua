@@ -12,7 +12,7 @@
 --       [4] lease   in ms
 --       [5...]      two for each want: n, and most, what all servers may hold with it
 -- Reply a character for each want, in order: 1 granted, 0 denied; without wants the total. The error OLD if the
---       number is not larger than that of the field
+--       number is not larger than the field's
 --
 -- The fields are walked only when the lease of another server may have ended, or when the clock has gone back: then an at that is
 -- later than now becomes now. A field with the count 0 stays until its lease ends, for its number. A value that is

@@ -67,7 +67,7 @@ func Const(s string) Func {
 	return func(*http.Request) (string, error) { return key, nil }
 }
 
-// kinds are those of the keys of this module. A key of the caller's must never equal one of them.
+// kinds are the kinds of this module's keys. A key of the caller's must never equal one of them.
 var kinds = []string{"ip", "sub", "key", "own", "route", "const", "join"}
 
 // As gives the keys of another function a kind of your own: kind, ":" and what id makes

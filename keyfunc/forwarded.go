@@ -15,7 +15,7 @@ const (
 )
 
 // TrustedProxies counts by the client's address in X-Forwarded-For, as written by
-// proxies in the given networks. The keys are those of [RemoteAddr].
+// proxies in the given networks. The keys are as [RemoteAddr]'s.
 //
 //	keyfunc.TrustedProxies("10.0.0.0/8", "2001:db8:1::/48")
 //

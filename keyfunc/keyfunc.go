@@ -6,13 +6,13 @@
 //
 //	("ip:192.0.2.7", nil)  a key
 //	("", nil)              an anonymous request: [First] calls the next function;
-//	                       otherwise all those of a policy share one
-//	                       bucket, unless it has SkipAnonymous
+//	                       otherwise they share one bucket of the policy,
+//	                       unless it has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
 // A client must not be able to cause an error: a request with a forged token or an unknown API
 // key is anonymous. No function of this package returns an error of its own; [First], [Join],
-// [As] and [IPv6Prefix] return those of the functions that they call. Constructors panic on
+// [As] and [IPv6Prefix] return the errors of the functions that they call. Constructors panic on
 // what they could not work with, such as a nil function.
 //
 // # Choosing a function
@@ -37,8 +37,8 @@
 //
 // # Keys
 //
-// Every kind of key has its own prefix (ip:, sub:, key:, own:, route:, const:, join: and those
-// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Keys
+// Every kind of key has its own prefix (ip:, sub:, key:, own:, route:, const:, join: and what
+// [As] adds), so that a user named 192.0.2.7 does not share the bucket of that address. Keys
 // may contain identities and addresses: treat them as personal data.
 package keyfunc
 

@@ -25,7 +25,7 @@ import (
 //  4. The admissions in outer have been handed out, so rule 3 holds for them.
 type admission struct {
 	policies *policies  // of the limiter, when the request came
-	outer    *admission // of the next limiter further out that has decided; nil if there is none, and for Decide and Peek
+	outer    *admission // of the next outer limiter that has decided; nil if there is none, and for Decide and Peek
 	entries  []entry
 	charges  []gcra.Charge
 	err      error // why policies followed their OnFailure
@@ -114,7 +114,7 @@ func (a *admission) store(from source) gcra.Store {
 	return a.policies.limiter.cfg.Store
 }
 
-// chargedTwice returns the name of a policy that charges a bucket which a limiter further out
+// chargedTwice returns the name of a policy that charges a bucket that an outer limiter
 // has charged, or "".
 func (a *admission) chargedTwice() string {
 	for outer := a.outer; outer != nil; outer = outer.outer {
@@ -142,7 +142,7 @@ func (a *admission) sharedCharge(outer *admission) string {
 }
 
 // stops reports whether a charge with this source, sourceClosed or sourceBan, denies the request
-// without a store. Those of shadows do not.
+// without a store. Charges of shadows do not.
 func (a *admission) stops(source source) bool {
 	for _, c := range a.from(source) {
 		if !c.Shadow {
@@ -166,8 +166,8 @@ func (a *admission) fail(i int) {
 	}
 }
 
-// take decides all charges: first those of the store, together, and then those
-// that fail local, together. A request that it denies is charged nothing, whatever the
+// take decides all charges: first the store's, together, and then what fails local,
+// together. A request that it denies is charged nothing, whatever the
 // sources, unless the refund fails. ctx is for the stores.
 func (l *Limiter) take(ctx context.Context, a *admission) {
 	if a.stops(sourceClosed) || a.stops(sourceBan) {

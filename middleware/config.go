@@ -49,8 +49,8 @@ type Config struct {
 	// 0 means 429.
 	BanStatus int
 
-	// Logger gets the problems of the set-up and of requests, as a rule at most one line in
-	// five minutes for each; redisstore.Store has a Logger of its own. A line has a code and a
+	// Logger gets the problems of the set-up and of requests, each at most once in five
+	// minutes; redisstore.Store has a Logger of its own. A line has a code and a
 	// link to its section in docs/troubleshooting.md. At level Debug Logger also gets a line
 	// for each decision, except those of Peek. Nil means [slog.Default].
 	Logger *slog.Logger
@@ -115,7 +115,7 @@ type Policy struct {
 	// "/api/" is "/api" and all below. A host is compared with the Host field, which clients
 	// choose: leave it out where the server also serves requests for other hosts.
 	//
-	// As a rule a request is matched by the route that will serve it, if the adapter knows it:
+	// A request is matched by the route that will serve it, if the adapter knows it:
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a route
 	// of its own. Otherwise it is matched by its path, in which "/users/{id}" matches
 	// /users/search and /users/7/posts too. See docs/limits.md.
@@ -139,7 +139,7 @@ type Policy struct {
 	MaxDelay time.Duration
 
 	// MaxDebt is how many units more than are left [Decision.Settle] and [Decision.Spend] may
-	// take; 0 means none. As a rule later requests are denied, or delayed, until the debt is
+	// take; 0 means none. Later requests are denied, or delayed, until the debt is
 	// paid. The debt of a quota ends with its period. Limiters that share the buckets of a rate
 	// need the same MaxDebt and MaxDelay: with smaller ones a limiter may erase debt, and the
 	// queue of requests that are held back.
@@ -160,8 +160,8 @@ func (p *Policy) Charge(subject string, l gcra.Limit) gcra.Charge {
 	return c
 }
 
-// OverrideOf returns the override that applies to a subject now: that of Config.Override,
-// if the policy is one of [Limiter.Policies], or else of Policy.Override. It does not
+// OverrideOf returns the override that applies to a subject now: from Config.Override,
+// if the policy is one of [Limiter.Policies], or else from Policy.Override. It does not
 // recover their panics.
 func (p *Policy) OverrideOf(subject string) (Override, bool) {
 	if p.override != nil {
@@ -324,7 +324,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 // reporter reports a mistake in a field of a policy.
 type reporter func(field, format string, args ...any)
 
-// compile reports the policy's mistakes, but those of its Routes.
+// compile reports the policy's mistakes, except in its Routes.
 func (p *policy) compile(report reporter) {
 	switch {
 	case p.Name == "":

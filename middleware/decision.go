@@ -32,7 +32,7 @@ type PolicyResult struct {
 	Shadow      bool       // the policy never denies: Allowed says what it would have done
 	Banned      bool       // an Override bans the subject: for RetryAfter, or for good if Never is set
 	Limit       gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
-	gcra.Result            // its RetryAfter is not rounded, that of the Decision is rounded up
+	gcra.Result            // its RetryAfter is not rounded; Decision.RetryAfter is rounded up
 }
 
 // Status is the status code for the decision: 200 if allowed, Config.BanStatus if an

@@ -26,7 +26,7 @@ var problems = map[int]denial.Problem{
 		Detail: "The request was denied because a rate limit is used up.",
 	},
 	http.StatusForbidden: {
-		Type:  "about:blank", // RFC 9457: the title is that of the status
+		Type:  "about:blank", // RFC 9457: the title is the status' own
 		Title: "Forbidden",
 	},
 	http.StatusServiceUnavailable: denial.ReducedCapacity("The request was denied because the service cannot check its rate limits at the moment."),

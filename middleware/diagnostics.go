@@ -65,8 +65,8 @@ func (l *Limiter) tooExpensive(c *gcra.Charge) {
 		"policy", c.Policy, "cost", c.Cost, "limit", c.Limit.String())
 }
 
-// chargedTwice logs that a policy charges a bucket which a limiter further out has charged: the
-// same limiter, or one with the same policy on the same store.
+// chargedTwice logs that a policy charges a bucket that an outer limiter has charged: the same
+// limiter, or one with the same policy on the same store.
 func (l *Limiter) chargedTwice(policy string) {
 	l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", policy)
 }

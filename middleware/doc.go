@@ -27,9 +27,9 @@
 //
 // # What is promised
 //
-//   - As a rule a request that one policy denies costs the others nothing. So put policies
-//     that belong together into one limiter. If a limiter further in denies the request, the
-//     charge of the outer one stays.
+//   - A request that one policy denies costs the limiter's other policies nothing. So put
+//     policies that belong together into one limiter. If an inner limiter denies the request,
+//     the charge of the outer one stays.
 //   - The charge of a client that hangs up stays.
 //   - A denial does not show the cause of a failure, unless your Deny writes it.
 //   - The ResponseWriter of handlers is not wrapped, so flushing, hijacking and

@@ -17,7 +17,7 @@ const (
 	FailOpen
 
 	// FailClosed denies the request, unless the policy is a Shadow. [Decision.Status] is 503,
-	// or that of a ban by another policy.
+	// or Config.BanStatus if another policy bans the client.
 	FailClosed
 )
 

@@ -87,17 +87,17 @@ const (
 )
 
 // written is what the limiters up to this one wrote: the values of the triple, for
-// limiters further in to compare with, and which fields.
+// inner limiters to compare with, and which fields.
 type written struct {
 	remaining int64
 	reset     int32 // in seconds
 	headers   Headers
 }
 
-// writeHeaders sets the fields that describe the decision. Where a limiter
-// further out has set them, the triple describes the tighter of the two, and the
-// lists get longer. A denial takes the place of all that limiters further out have set: no
-// field names another time than Retry-After.
+// writeHeaders sets the fields that describe the decision. Where an outer
+// limiter has set them, the triple describes the tighter of the two, and the lists get
+// longer. A denial replaces all that outer limiters have set: no field names another time
+// than Retry-After.
 func writeHeaders(a *admission, h http.Header, headers Headers) {
 	var outer written
 	if a.outer != nil {
@@ -126,7 +126,7 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	a.written.headers = own.headers
 
 	fields := fields{h, make([]string, 0, 4)}
-	// A form is written unless a tighter limiter further out has written it.
+	// A form is written unless a tighter outer limiter has written it.
 	shows := func(form Headers) bool { return headers&form != 0 && (tighter || outer.headers&form == 0) }
 	for i := range triples {
 		if t := &triples[i]; shows(t.headers) && !(denied && own.reset == 0) {
@@ -143,8 +143,8 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	}
 }
 
-// fields are those of one response. It owns their values, which share an array: a proxy in the
-// same process may edit them in place.
+// fields are the fields of one response. It owns their values, which share an array: a proxy in
+// the same process may edit them in place.
 type fields struct {
 	h      http.Header
 	values []string
@@ -157,7 +157,7 @@ func (f *fields) set(name, value string) {
 }
 
 // writeLists sets the fields of HeadersDraft11. If longer, it appends to the lists of the
-// limiters further out. One string holds both values: one allocation.
+// outer limiters. One string holds both values: one allocation.
 func writeLists(a *admission, f *fields, longer, denied bool) {
 	var policies, list string
 	if longer {
@@ -199,7 +199,7 @@ func closest(a *admission) (index int, denied bool) {
 	return index, denied
 }
 
-// shown reports whether clients see the charge at index i. That of a ban may have no limit.
+// shown reports whether clients see the charge at index i. A ban may have no limit.
 func (a *admission) shown(i int) bool {
 	return a.entries[i].status != undecided && !a.charges[i].Shadow && a.charges[i].Limit.Capacity() > 0
 }
@@ -248,7 +248,7 @@ func (a *admission) appendItems(b []byte, start int, denied bool) []byte {
 }
 
 // reset is RateLimit-Reset: the seconds until the bucket is full or, on a
-// denial, Retry-After, which may be that of a ban that is not shown.
+// denial, Retry-After, which a ban that is not shown may set.
 func reset(a *admission, r *gcra.Result, denied bool) int32 {
 	d := r.ResetAfter
 	if denied {
@@ -271,7 +271,7 @@ func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	}
 
 	// The bucket is full after ResetAfter. The next unit comes one interval
-	// earlier for each unit that follows it. Those of a quota come together: its
+	// earlier for each unit that follows it. The units of a quota come together: its
 	// interval is 0.
 	missing := c.Limit.Capacity() - r.Remaining
 	wait := r.ResetAfter - time.Duration(missing-1)*c.Limit.Interval()

@@ -69,7 +69,7 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	writeHeaders(&s.admission, h, l.cfg.Headers)
 	s.mu.Unlock()
 
-	// From here on limiters further in and FromContext see it.
+	// From here on inner limiters and FromContext see it.
 	s.settled.Store(true)
 
 	// A request whose context ends while it waits stays charged, and gets an answer: nobody serves it.

@@ -61,7 +61,7 @@ func (l *Limiter) published() (all []published.Policy) {
 	return all
 }
 
-// kinds are those of the keys of the first requests, sorted.
+// kinds are the kinds of the keys of the first requests, sorted.
 func (p *policy) kinds() (all []string) {
 	p.firsts.mu.Lock()
 	defer p.firsts.mu.Unlock()

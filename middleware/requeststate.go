@@ -14,7 +14,7 @@ import (
 )
 
 // requestState carries a limiter's admission with the request. It is a context: handlers find
-// the Decision in it, and limiters further in find what this one charged and wrote. Only this
+// the Decision in it, and inner limiters find what this one charged and wrote. Only this
 // file and limiter.go know it.
 //
 //  1. The first Allow or Admit that gets the request of an adapter puts its state into that request's
@@ -23,7 +23,7 @@ import (
 //  3. Until it is settled, only its limiter's goroutine uses the other fields. Observers are the exception:
 //     they get the Decision, under the rules of the admission.
 //  4. Once it is settled, everyone may read it, and the rules of the admission hold.
-//  5. A key function reports to the innermost state alone: by rule 3, those further out may be
+//  5. A key function reports to the innermost state alone: by rule 3, the outer ones may be
 //     another goroutine's. To find the receiver reads that state. So only a limiter, whose own state
 //     is innermost, may call a key function with a request of an adapter that another goroutine may
 //     pass to a limiter.

@@ -8,7 +8,7 @@
 // router, with nothing between the two. Put middleware that rewrites the path, such as
 // chi's StripSlashes, in front of it, so that limiter and router see the same path.
 //
-// Config, Policy and Decision are those of package middleware, which documents their fields.
+// Package middleware documents the fields of Config, Policy and Decision.
 package ratelimit
 
 import (
@@ -31,8 +31,8 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
 // get the route in the form of a ServeMux, "GET /files/{path...}". What a ServeMux does
-// not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". The route may be
-// empty, or that of a mount, if the router has none for the request.
+// not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". The route is
+// empty, or a mount, if the router has none for the request.
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {

@@ -10,7 +10,7 @@
 //
 // For echo v5 use adapters/echov5.
 //
-// Config, Policy and Decision are those of package middleware, which documents their fields.
+// Package middleware documents the fields of Config, Policy and Decision.
 //
 // Take addresses from package keyfunc: c.RealIP may believe what clients write.
 package ratelimit

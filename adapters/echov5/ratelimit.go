@@ -8,7 +8,7 @@
 // rewrites the path or the method in Pre, in front of the limiter, so that limiter and
 // router see the same request.
 //
-// Config, Policy and Decision are those of package middleware, which documents their fields.
+// Package middleware documents the fields of Config, Policy and Decision.
 //
 // Take addresses from package keyfunc: c.RealIP may believe what clients write.
 package ratelimit
@@ -50,8 +50,8 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	}
 }
 
-// method returns the method of the route that echo has found, which is not that of a request
-// which MethodOverride has changed since, or else the request's.
+// method returns the method of the route that echo has found, or else the request's, which
+// MethodOverride may have changed since.
 func method(c *echo.Context) string {
 	return cmp.Or(pattern.Standard(c.RouteInfo().Method), c.Request().Method)
 }

@@ -8,7 +8,7 @@
 // rewrites the path or the method around the engine, so that limiter and router see the same
 // request.
 //
-// Config, Policy and Decision are those of package middleware, which documents their fields.
+// Package middleware documents the fields of Config, Policy and Decision.
 //
 // Take addresses from package keyfunc: c.ClientIP may believe what clients write.
 package ratelimit

@@ -19,7 +19,7 @@ import (
 )
 
 // call is what the limiters of one call share. They write into one set of fields, as
-// those of HTTP do, and the outermost sends them.
+// in HTTP, and the outermost sends them.
 type call struct {
 	fields   http.Header
 	pushback string // grpc-retry-pushback-ms of a denial

@@ -45,7 +45,7 @@
 // The last argument is the policy. Spend does not end the stream. Log its error, which may
 // name the server of the store, and do not return it to the client.
 //
-// Config, Policy and Decision are those of package middleware, which documents their fields.
+// Package middleware documents the fields of Config, Policy and Decision.
 package ratelimit
 
 import (

@@ -8,7 +8,7 @@ import (
 
 // Types of package middleware, which documents them.
 type (
-	Config       = middleware.Config       // store, headers, logger and the like
+	Config       = middleware.Config       // store, headers, logger
 	Policy       = middleware.Policy       // who is counted, and how much each key may do
 	Override     = middleware.Override     // what is different for one key
 	Limiter      = middleware.Limiter      // decides by its policies

@@ -10,7 +10,7 @@
 // router, whose routes it does not know: Policy.Routes go by the path, and
 // keyfunc.Route does not see them.
 //
-// Config, Policy and Decision are those of package middleware, which documents their fields.
+// Package middleware documents the fields of Config, Policy and Decision.
 package ratelimit
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// outcome is the outcome of a decision, for a policy or a request. The order is that of the
-// package comment: the highest one counts.
+// outcome is the outcome of a decision, for a policy or a request. In the order of the
+// package comment the highest one counts.
 type outcome uint8
 
 const (
@@ -53,7 +53,7 @@ func outcomeOf(p *middleware.PolicyResult, d *middleware.Decision, notDecided []
 	}
 }
 
-// requestOutcome is the outcome of a request, from those of its policies.
+// requestOutcome is the outcome of a request, from its policies' outcomes.
 type requestOutcome struct {
 	outcome outcome
 	policy  string       // the one that the outcome comes from; "" before the first

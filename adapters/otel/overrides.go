@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Overrides are the overrides and bans that operators set for all servers: those of package
-// middleware/fleet.
+// Overrides are the overrides and bans that operators set for all servers, as package
+// middleware/fleet has them.
 type Overrides interface{ InForce() (limits, bans int) }
 
 const overrideKindKey = attribute.Key("ratelimit.override.kind")

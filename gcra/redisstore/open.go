@@ -13,7 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Open returns a [Store] on a client of its own, with settings like those of [ClientOptions].
+// Open returns a [Store] on a client of its own, with settings as [ClientOptions] returns them.
 // It does not wait for Redis: a server that is down when the program starts is used once it
 // is up. Close the store when done.
 //
@@ -50,7 +50,7 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	return c
 }
 
-// ClientOptions returns settings for a client of [New], like those of [Open] with a Timeout of
+// ClientOptions returns settings for a client of [New], as [Open] makes them for a Timeout of
 // 50 ms. Change what a URL cannot say, such as TLSConfig.RootCAs for a private certificate
 // authority, and give them, not a copy, to [redis.NewUniversalClient]: the Dialer reads TLSConfig and
 // DialTimeout when it dials.

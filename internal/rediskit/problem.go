@@ -141,7 +141,7 @@ func is[T error](err error) bool {
 	return ok
 }
 
-// IsTimeout reports whether an error is that of a deadline: of a context, or of a connection.
+// IsTimeout reports whether an error comes from a deadline, of a context or of a connection.
 func IsTimeout(err error) bool {
 	network, ok := errors.AsType[net.Error](err)
 	return errors.Is(err, context.DeadlineExceeded) || ok && network.Timeout()
@@ -199,7 +199,7 @@ func cause(err error) string {
 	return strings.TrimRight(text, ". ")
 }
 
-// WithoutArgs removes the arguments from the error about an unknown command. Those of AUTH are the
+// WithoutArgs removes the arguments from the error about an unknown command. For AUTH they are the
 // password.
 func WithoutArgs(text string) string {
 	if i := strings.Index(text, "unknown command"); i >= 0 {

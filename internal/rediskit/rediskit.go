@@ -20,8 +20,8 @@ func (Once) NoRetry() bool { return true }
 // ErrReply is wrapped by errors about replies that are not of the script's form.
 var ErrReply = errors.New("unexpected reply to the script")
 
-// ErrKeysApart means that a server runs a script on another server than that of one of its keys, although all keys of
-// the script have one hash tag.
+// ErrKeysApart means that a server runs a script on another server than it keeps one of the script's keys on, although
+// they all have one hash tag.
 var ErrKeysApart = errors.New("keys with one hash tag are on different servers")
 
 // Reply returns the reply of n integers, or an error that wraps [ErrReply]. A single integer may

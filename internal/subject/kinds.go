@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kinds are what a key is made of: the kind of the key, or those of the first parts of a
+// Kinds are what a key is made of: the kind of the key, or the kinds of the first parts of a
 // joined one. The rest are empty.
 type Kinds [4]string
 

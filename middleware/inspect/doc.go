@@ -41,7 +41,7 @@
 // The page shows up to eight subjects of a policy. Counts of their denials are exact while
 // fewer than 64 subjects are denied in 3 minutes; otherwise the page may show two bounds.
 //
-// Counts are of this process only, remaining units those of the store.
+// Counts are of this process only; remaining units are the store's.
 package inspect
 
 // Where to change what. A column of the page: page.html and view.go; its data: subject.go (look-up), record.go

@@ -42,7 +42,7 @@ func (r *ring) add(step int64, o outcome) (first bool) {
 	s := at.Load()
 	if s == nil || s.step < step {
 		first = at.CompareAndSwap(s, &slot{step: step})
-		s = at.Load() // this one, or that of a goroutine that was first
+		s = at.Load() // this one, or the one of a goroutine that was first
 	}
 
 	if s.step == step { // otherwise it is older than the window

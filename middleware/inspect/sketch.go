@@ -60,7 +60,7 @@ func (s *sketch) floor() int64 { return slices.Min(s.counts[:]) }
 // Subjects are counted by panes of time, so that old ones are forgotten.
 const (
 	paneSteps = 12 // steps in a pane: 3 minutes
-	panes     = 6  // the current one, and those of the 15 minutes before it
+	panes     = 6  // the current one, and the 15 minutes before it
 )
 
 // seed is random, so that clients cannot choose subjects with equal hashes.

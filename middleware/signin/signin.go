@@ -51,7 +51,7 @@ type Guard struct {
 // The names of the policies that a Guard knows. It keeps the others as well, whatever their names.
 const (
 	login    = "login"          // wrong passwords for one account from one address
-	day      = "login-day"      // those of a day
+	day      = "login-day"      // wrong passwords of a day
 	requests = "login-requests" // all attempts from an address: an outcome does not give them back
 )
 

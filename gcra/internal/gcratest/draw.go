@@ -122,7 +122,7 @@ func TakeOrRefund(ctx context.Context, s gcra.Store, charges []gcra.Charge, refu
 }
 
 // CheckSame draws an admission or a refund, often one of an earlier admission, and fails
-// the test if the results of the store are not those of the model.
+// the test if the results of the store differ from the model's.
 func CheckSame(t *rapid.T, m *Model, s gcra.Store, limits []gcra.Limit) {
 	charges := AnyAdmission(t, limits)
 	refund := rapid.IntRange(0, 5).Draw(t, "refund") == 0

@@ -11,7 +11,7 @@ import (
 // CheckQuotas takes from quotas of any calendars and zones, that change under one name, in
 // admissions of several charges. It refunds them and settles them, also into debt, in the
 // period that was charged and in later ones. It fails if the store does not admit what the
-// calendar on the wall says, to the tick. Only the results of denials may be those of a
+// calendar on the wall says, to the tick. Only the results of denials may come from a
 // denial cache if late is not 0: the period ends up to late later, and the units that are
 // left are not checked. Nothing but advance may move the clock.
 func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance func(time.Duration), late time.Duration) {

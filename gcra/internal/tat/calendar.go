@@ -56,10 +56,10 @@ type calendarUnit struct {
 	// most is the largest quota: see rule 3 of Period.
 	most int64
 
-	// length is that of a period on average.
+	// length is how long a period is on average.
 	length time.Duration
 
-	// begin is the beginning of the period i periods after that of a date.
+	// begin is the beginning of the period i periods after the one that has the date.
 	// It is nil for hours, which have no dates: see hour.
 	begin func(date civil, anchor, i int) civil
 }
@@ -124,7 +124,7 @@ func (c Calendar) Canonical() Calendar {
 //
 // Which period a quota is in follows the same rules in this process and in Redis:
 //
-//  1. The current period is that of the store's clock, never of the caller's: a request to
+//  1. The store's clock says which period is current, never the caller's: a request to
 //     Redis carries several ends, and the script takes the first that is later than its time.
 //  2. A period that has begun goes on. If the clock has gone back to the period before, a TAT
 //     of the next period makes that one current, also if its units were given back.

@@ -48,8 +48,8 @@ func Duration(ticks int64) time.Duration { return time.Duration(ticks) * Tick }
 // step, take.lua too, keeps these rules:
 //
 //  1. No TAT counts as further ahead of now than Top. Top of an ordinary charge is what its
-//     limit can have made, B·T + max(D, debt·T). That of a late charge and of a refund is
-//     B·T + 366 days, and that of a quota the largest quota of its calendar.
+//     limit can have made, B·T + max(D, debt·T). For a late charge and a refund it is
+//     B·T + 366 days, and for a quota the largest quota of its calendar.
 //  2. An ordinary charge writes also when it is denied: it brings a TAT beyond Top down to
 //     it, or a clock that went back would deny until it catches up. Nothing else brings a TAT
 //     of another limit down.

@@ -120,7 +120,7 @@ func (b *bucket) ended() bool { return b.level == 0 }
 
 // learn records the TAT of an answer, which may be to a call under another limit.
 func (b *bucket) learn(known, now int64) {
-	if b.charge.Periods == nil { // that of a quota is ahead of the end of its period
+	if b.charge.Periods == nil { // a quota's is ahead of the end of its period
 		known = min(known, now+b.charge.Top)
 	}
 	b.known = known

@@ -106,7 +106,7 @@ func (g *Grants) Ahead(c *buckets.Charge, base, now int64) (ahead int64) {
 	return ahead
 }
 
-// Learn records the TAT of an answer, and returns that of the whole limit with what is unreported, if anything is. The TAT of
+// Learn records the TAT of an answer, and returns the whole limit's TAT with what is unreported, if anything is. The TAT of
 // a server's share is no earlier.
 func (g *Grants) Learn(hash uint64, known, now int64) (at int64, unreported bool) {
 	g.with(hash, now, func(b *bucket) {
@@ -117,7 +117,7 @@ func (g *Grants) Learn(hash uint64, known, now int64) (at int64, unreported bool
 }
 
 // Forget drops what was learned about a bucket, which is refunded, and returns the local TAT that follows from what is
-// unreported alone: that of this server's share, of which it takes n times as long to drain; 0 for a quota.
+// unreported alone. It is the TAT of this server's share, which takes n times as long to drain; 0 for a quota.
 func (g *Grants) Forget(hash uint64, now int64) (at int64) {
 	g.with(hash, now, func(b *bucket) {
 		if b.charge.Periods == nil {
