@@ -17,21 +17,13 @@ import (
 // customer can send from all of its 2^64 addresses.
 const ipv6Bits = 64
 
-// RemoteAddr counts by the TCP peer, r.RemoteAddr: an IPv4 address ("ip:192.0.2.7")
-// or the /64 network of an IPv6 address ("ip:2001:db8::/64"; see [IPv6Prefix] for
-// wider ones). No header changes the key.
+// RemoteAddr counts by the TCP peer, r.RemoteAddr: an IPv4 address ("ip:192.0.2.7") or the /64
+// network of an IPv6 address ("ip:2001:db8::/64"; see [IPv6Prefix]). No header changes the key. A
+// peer on a Unix socket is anonymous.
 //
-// Use it where clients connect to this server directly. Behind a proxy it counts the
-// proxy, unless the listener reads the PROXY protocol; use [TrustedProxies] there. Run no
-// function of an address after middleware that overwrites r.RemoteAddr from a header (chi's
-// RealIP, gorilla's ProxyHeaders): a client that can send the header chooses its key.
-//
-// An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
-// addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
-// ignored. A peer without an address is anonymous, and so is every peer on a Unix socket.
-//
-// The limiter may log that r.RemoteAddr was overwritten, or that a private or loopback peer, which
-// is probably a proxy, sends X-Forwarded-For.
+// Behind a proxy it counts the proxy. Run no function of an address after middleware that
+// overwrites r.RemoteAddr from a header, such as chi's RealIP: a client that can send the header
+// chooses its key.
 func RemoteAddr(r *http.Request) (string, error) {
 	peer := peerAddr(r)
 	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
@@ -75,16 +67,13 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 		"; if it is your proxy, its clients share one bucket", "peer", peer.String(), "hint", "use "+want)
 }
 
-// IPv6Prefix changes the IPv6 keys of an address function to networks of that many
-// bits instead of 64. Many providers give homes a /56 and sites a /48:
+// IPv6Prefix changes the IPv6 keys of an address function to networks of 32 to 64 bits. Many
+// providers give homes a /56 and sites a /48:
 //
 //	keyfunc.IPv6Prefix(56, keyfunc.RemoteAddr)
 //
-// It leaves other results of key unchanged: IPv4 addresses, identities, errors
-// and keys of [Join]. So wrap the address function itself. An override of a narrower
+// It leaves keys of [Join] unchanged: wrap the address function itself. An override of a narrower
 // network, in a file of policies, applies to none of these keys.
-//
-// IPv6Prefix panics if bits is not 32 to 64.
 func IPv6Prefix(bits int, key Func) Func {
 	if bits < 32 || bits > ipv6Bits {
 		panic(fmt.Sprintf("keyfunc.IPv6Prefix: %d bits; want 32 to %d, such as 48 or 56", bits, ipv6Bits))

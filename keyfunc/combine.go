@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// First returns the first key that is not empty or the first error, whichever comes first;
-// later functions are not called. If all keys are empty, the request is anonymous.
+// First returns the first key that is not empty, or the first error; later functions are not
+// called. If all keys are empty, the request is anonymous.
 //
 //	keyfunc.First(subject, keyfunc.RemoteAddr) // users by name, others by address
 func First(keys ...Func) Func {
@@ -29,14 +29,12 @@ func First(keys ...Func) Func {
 	}
 }
 
-// Join combines keys: two requests share a bucket if all functions return equal keys
-// for both. An empty key is a key like any other here, but if all are empty, the
-// request is anonymous. An error ends it.
+// Join combines keys: two requests share a bucket if all functions return equal keys for both. If
+// all are empty, the request is anonymous. An error ends it.
 //
 //	keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route) // each client on each route
 //
-// If a client can choose one of the keys, it can choose its bucket: join with a
-// [Route], not with a path.
+// Join no key that a client can choose, such as a path.
 func Join(keys ...Func) Func {
 	keys = slices.Clone(keys)
 	mustHave("Join", keys...)
@@ -70,16 +68,14 @@ func Const(s string) Func {
 // kinds are the kinds of this module's keys. A key of the caller's must never equal one of them.
 var kinds = []string{"ip", "sub", "key", "own", "route", "const", "join"}
 
-// As gives the keys of another function a kind of your own: kind, ":" and what id makes
-// of the key. Two keys of one user then share a bucket:
+// As gives the keys of another function a kind of your own: kind, ":" and what id makes of the key,
+// with its old kind. Two keys of one user then share a bucket:
 //
 //	keyfunc.As("user", keyfunc.First(subject, apiKey), userID) // "sub:issuer|7" and "key:7" are both "user:7"
 //
-// id gets a key with the kind that it had. If it returns "", the request is anonymous.
-// Count anonymous requests outside of it: First(As("user", users, userID), RemoteAddr).
-//
-// As panics unless kind is of lower-case letters, digits and hyphens, and not ip, sub, key,
-// own, route, const or join.
+// If id returns "", the request is anonymous. Count anonymous requests outside of it:
+// First(As("user", users, userID), RemoteAddr). kind is a word of lower-case letters, digits and
+// hyphens, and none of this package's kinds.
 func As(kind string, key Func, id func(key string) string) Func {
 	switch {
 	case kind == "" || strings.ContainsFunc(kind, func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }):

@@ -14,26 +14,16 @@ const (
 	forwarded    = "Forwarded"
 )
 
-// TrustedProxies counts by the client's address in X-Forwarded-For, as written by
-// proxies in the given networks. The keys are as [RemoteAddr]'s.
+// TrustedProxies counts by the client's address in X-Forwarded-For, as written by proxies in the
+// given networks or at the given addresses. The keys are as [RemoteAddr]'s.
 //
 //	keyfunc.TrustedProxies("10.0.0.0/8", "2001:db8:1::/48")
 //
-// If the peer is in none of the networks, it is the client and the header is ignored.
-// Otherwise the hops are read from the last to the first, over all lines of the header.
-// The first hop outside the networks is the client; if there is none, the last hop that
-// was read.
+// The client is the first address outside the networks: the peer, or a hop, read from the last to
+// the first. Reading stops at a hop that is no address; the client is then the last one read.
 //
-// Reading also stops at a hop that is empty or not an address. The client is then the hop
-// after it, or the peer if there is none. Without the header the peer is the client.
-//
-// List every proxy that requests pass, and nothing else: clients inside a listed
-// network can choose their keys. A peer without an address, as on a Unix socket, is in
-// no network and is anonymous; use [TrustedHops] there.
-//
-// Prefixes are strings or netip.Prefix values; a string may also be a single address.
-// TrustedProxies panics if there are none, if one is invalid or mixes IPv4 and IPv6, and
-// if one has no bits ("0.0.0.0/0").
+// List every proxy that requests pass, and nothing else: clients inside a listed network can
+// choose their keys. A peer on a Unix socket is in no network; use [TrustedHops] there.
 func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("TrustedProxies", prefixes)
 	return func(r *http.Request) (string, error) {
@@ -41,16 +31,13 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	}
 }
 
-// TrustedHops counts by the n-th hop from the right in X-Forwarded-For, over all lines
-// of the header. n is the sum of the entries that each of your proxies appends: one for
-// most, two for Google's load balancers (the client and themselves).
+// TrustedHops counts by the n-th hop from the right in X-Forwarded-For. n is the sum of the entries
+// that each of your proxies appends: one for most, two for Google's load balancers. If there is no
+// such address, the peer is counted.
 //
-// It trusts every peer. Use it where the addresses of the proxies are not known and
-// requests reach this server only through all of them. If n is too high, or clients
-// bypass the proxies, they can choose their keys; if n is too low, proxies are counted in
-// place of clients.
-//
-// If there are fewer hops, or the hop is empty or not an address, the peer is counted.
+// It trusts every peer: requests must reach this server only through all of the proxies. If n is too
+// high, or clients bypass the proxies, they can choose their keys; if n is too low, proxies are
+// counted.
 func TrustedHops(n int) Func {
 	if n < 1 {
 		panic(fmt.Sprintf("keyfunc.TrustedHops: %d entries; want 1 or more, or use RemoteAddr", n))
@@ -78,19 +65,14 @@ func TrustedHops(n int) Func {
 	}
 }
 
-// AddrHeader counts by the address in a header with a single address, as some proxies and
-// CDNs set it: X-Real-IP, CF-Connecting-IP.
+// AddrHeader counts by the address in a header with a single address, as some proxies and CDNs
+// set it: X-Real-IP, CF-Connecting-IP.
 //
 //	keyfunc.AddrHeader("CF-Connecting-IP", cloudflare...)
 //
-// The header is read only if the peer is in one of the given networks. Otherwise, and
-// if the header is missing, occurs twice or is not an address, the peer is counted.
-//
-// The proxy must overwrite the header on every request, or clients can choose the address;
-// not all do by default.
-//
-// AddrHeader panics if the name is not a valid header name or is X-Forwarded-For or
-// Forwarded, which are lists, and on the prefixes on which [TrustedProxies] panics.
+// The header is read only if the peer is in one of the given networks. Otherwise, and if there is
+// not exactly one address, the peer is counted. The proxy must overwrite the header on every
+// request, or clients can choose the address; not all do by default.
 func AddrHeader[P string | netip.Prefix](name string, prefixes ...P) Func {
 	name = mustHeaderName("AddrHeader", name)
 	switch name {

@@ -8,13 +8,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
-// Subject counts by the identity that authentication middleware has stored in the
-// request's context. get returns it, or "" for an anonymous request.
+// Subject counts by the verified identity that authentication middleware, in front of the limiter,
+// has stored in the request's context. get returns it, or "" for an anonymous request.
 //
 //	keyfunc.Subject(func(ctx context.Context) string { return auth.User(ctx).ID })
 //
-// The identity must be verified, and the limiter must run after that middleware. The keys,
-// "sub:" and the identity ("%" as "%25", "|" as "%7C"), never equal a key of [JWTSubject].
+// The keys, "sub:" and the identity, never equal a key of [JWTSubject].
 func Subject(get func(context.Context) string) Func {
 	if get == nil {
 		panic("keyfunc.Subject: nil function; want one that returns the identity in the context")
@@ -29,17 +28,15 @@ func Subject(get func(context.Context) string) Func {
 	}
 }
 
-// APIKey counts by the owner of the API key in the given header. owner looks the key
-// up and reports whether it is known. All API keys of one owner share a bucket, "key:"
-// and the owner's name; APIKey neither stores nor logs the API key itself.
+// APIKey counts by the owner of the API key in the given header. owner looks the key up and reports
+// whether it is known. All API keys of one owner share a bucket, "key:" and the owner's name; the API
+// key itself is neither stored nor logged.
 //
-// The first value of the header counts, as for Header.Get. A request with an unknown API key, one
-// above 16 KiB or one whose owner has no name is anonymous. Put a limit by address before it,
-// against guessing.
+// A request with an unknown API key, or one above 16 KiB, is anonymous. Put a limit by address before
+// it, against guessing.
 //
-// The request waits for owner, which gets its context: keep it fast, and compare secrets in
-// constant time or by their hash. If a failed look-up should follow the
-// policy's OnFailure, write a [Func] that returns the error.
+// The request waits for owner: keep it fast, and compare secrets in constant time or by their hash.
+// If a failed look-up should follow the policy's OnFailure, write a [Func] that returns the error.
 func APIKey(header string, owner func(ctx context.Context, apiKey string) (name string, ok bool)) Func {
 	header = mustHeaderName("APIKey", header)
 	if owner == nil {

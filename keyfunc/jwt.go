@@ -19,40 +19,34 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
-// JWTSubject counts by the subject of a valid bearer token. The key is "sub:" with issuer and
-// subject, since a subject may be unique only for its issuer (RFC 7519, section 4.1.2).
+// JWTSubject counts by the subject of a valid bearer token: the key is "sub:" with issuer and subject.
 //
 //	keyfunc.JWTSubject(keys, []string{"RS256"},
 //		jwt.WithIssuer("https://login.example.com"), jwt.WithAudience("api"))
 //
-// keys returns the key that verifies a token, and methods are the algorithms that your issuer
-// uses. Without an option for the audience, tokens for other services of the issuer count too.
+// keys returns the key that verifies a token, and methods are the algorithms of your issuer.
+// Without jwt.WithAudience, tokens for other services of the issuer count too.
 //
-// The token is in the first Authorization header: "Bearer" in any case, one character, and the
-// token, or the token alone. Use [Subject] behind an authentication that reads tokens from other
-// places or in other forms; docs/keys.md names some.
+// The token is in the first Authorization header, after "Bearer" or alone. Use [Subject] behind an
+// authentication that reads tokens elsewhere; docs/keys.md names some.
 //
-// A request with an invalid token is anonymous, also if it has no exp, no subject or critical
-// extensions (crit), is above 16 KiB, or keys returns an error or an empty key: the client chooses
-// what keys reads. JWTSubject does not authenticate, and does not bound the checks of invented
-// tokens: put a limiter by address in front.
+// A request with an invalid token is anonymous, also if the token has no exp or no subject, has
+// critical extensions or is above 16 KiB, or if keys returns an error or an empty key. Put a limiter
+// by address in front: JWTSubject does not bound the checks of invented tokens.
 //
-// Valid tokens are cached by their hash, in up to 16 MiB; exp, nbf and, with jwt.WithIssuedAt, iat
-// are checked again. A token of a withdrawn signing key may count until it expires.
-//
-// JWTSubject panics if there are no methods, or one is "none" or unknown to golang-jwt.
+// Valid tokens are cached by their hash, in up to 16 MiB. A token whose signing key is withdrawn may
+// count until it expires.
 func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
 	return newVerifier("JWTSubject", keys, methods, opts...).key
 }
 
-// JWTClaims is [JWTSubject] with a second function, which returns the claims of the token that
-// the first one counts. So a plan in a claim needs no second check of the token:
+// JWTClaims is [JWTSubject] with a second function, which returns a copy of the claims of the token
+// that the first one counts, or nil. So a plan in a claim needs no second check of the token:
 //
 //	user, claims := keyfunc.JWTClaims(keys, []string{"RS256"})
 //	planOf := func(r *http.Request) string { plan, _ := claims(r)["plan"].(string); return plan }
 //
-// claims returns a copy, and nil if there is no valid token. A token whose claims take more than
-// 16 KiB is not cached: each of both functions checks it again.
+// A token whose claims take more than 16 KiB is not cached: both functions check it.
 func JWTClaims(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) (subject Func, claims func(*http.Request) jwt.MapClaims) {
 	v := newVerifier("JWTClaims", keys, methods, opts...)
 	v.keepClaims = true

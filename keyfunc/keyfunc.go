@@ -1,19 +1,17 @@
-// Package keyfunc says what a limit counts by: a user, an API key, an address or a
-// route.
+// Package keyfunc says what a limit counts by: a user, an API key, an address or a route.
 //
-// A key function turns a request into a string, the key. Within a policy, requests
-// with the same key share one bucket. There are three kinds of results:
+// A key function turns a request into a key. Within a policy, requests with the same key share one
+// bucket. There are three kinds of results:
 //
 //	("ip:192.0.2.7", nil)  a key
 //	("", nil)              an anonymous request: [First] calls the next function;
 //	                       otherwise they share one bucket of the policy,
 //	                       unless it has SkipAnonymous
-//	("", err)              an error: the policy's OnFailure decides
+//	("", err)              an error, which no client can cause: the policy's
+//	                       OnFailure decides
 //
-// A client must not be able to cause an error: a request with a forged token or an unknown API
-// key is anonymous. No function of this package returns an error of its own; [First], [Join],
-// [As] and [IPv6Prefix] return the errors of the functions that they call. Constructors panic on
-// what they could not work with, such as a nil function.
+// No function of this package returns an error of its own. Constructors panic on what they could
+// not work with, such as a nil function.
 //
 // # Choosing a function
 //
@@ -28,18 +26,9 @@
 //	known proxies set a header with one address    AddrHeader
 //	the number of their entries is known           TrustedHops
 //
-// Count by identity where there is one, and by address otherwise:
-//
-//	keyfunc.First(subject, keyfunc.RemoteAddr)
-//
-// Put a limit by address before authentication, against guessed passwords and tokens, and a
-// limit by identity after it.
-//
-// # Keys
-//
-// Every kind of key has its own prefix (ip:, sub:, key:, own:, route:, const:, join: and what
-// [As] adds), so that a user named 192.0.2.7 does not share the bucket of that address. Keys
-// may contain identities and addresses: treat them as personal data.
+// Put a limit by address before authentication, against guesses, and a limit by identity after it.
+// Each kind of key has its own prefix, such as ip: and sub:. Keys may be personal data. See
+// docs/keys.md.
 package keyfunc
 
 // One file for each source of a key: addr.go for the peer, forwarded.go for X-Forwarded-For and for any header with one
@@ -48,9 +37,6 @@ package keyfunc
 
 import "net/http"
 
-// Func returns the key of a request. The package comment explains its results. It
-// must be safe for concurrent use and must not change the request.
-//
-// If you write your own, give its keys their own prefix, and return an error only where no
-// client can cause it.
+// Func returns the key of a request. The package comment explains its results. It must be safe
+// for concurrent use and must not change the request. Give keys of your own a prefix of their own.
 type Func = func(*http.Request) (string, error)

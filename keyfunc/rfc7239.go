@@ -7,24 +7,13 @@ import (
 	"strings"
 )
 
-// Forwarded counts by the client's address in the for parameter of the Forwarded header
-// (RFC 7239), as written by proxies in the given networks.
+// Forwarded is [TrustedProxies] for the for parameter of the Forwarded header (RFC 7239).
 //
 //	keyfunc.Forwarded("10.0.0.0/8", "2001:db8:1::/48")
 //
-// It trusts, and reads the elements, as [TrustedProxies] does the hops. It does not read
-// X-Forwarded-For.
-//
-// An element without an address ends this: for=unknown, for=_x, no for, two for, an
-// empty or malformed element. The client is then the hop after it, or the peer if there
-// is none. Beyond the RFC, an address needs no quotes and an IPv6 address no brackets,
-// and there may be spaces around ";".
-//
-// The header is parsed from its end, including quotes: a quote that a client has left open
-// does not affect the elements that proxies append. The proxies must escape what they copy
-// from the client into an element (such as Host), or clients can write elements.
-//
-// Forwarded panics on the prefixes on which [TrustedProxies] panics.
+// Reading stops at an element that is malformed or has not one address. A quote that a client has
+// left open does not affect what proxies append. The proxies must escape what they copy from the
+// client into an element (such as Host), or clients can write elements.
 func Forwarded[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("Forwarded", prefixes)
 	return func(r *http.Request) (string, error) {

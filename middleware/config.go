@@ -52,7 +52,7 @@ type Config struct {
 	// Logger gets the problems of the set-up and of requests, each at most once in five
 	// minutes; redisstore.Store has a Logger of its own. A line has a code and a
 	// link to its section in docs/troubleshooting.md. At level Debug Logger also gets a line
-	// for each decision, except those of Peek. Nil means [slog.Default].
+	// for each decision, except Peek's. Nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits: a policy that fails local

@@ -39,7 +39,7 @@ const usage = `Worker does tasks at a rate that all workers share, in every proc
   -redis url         the Redis that the processes share:
                      redis://[user:password@]host:6379/0, rediss:// for TLS,
                      redis://host1:6379,host2:6379 for a cluster. Without it the
-                     rate is that of this process alone
+                     rate is for this process alone
   -rate limit        of all workers together (default 10/second): 100/minute,
                      10/5s. Tasks are spread evenly; with "10/second burst 10" up
                      to 10 start at once after an idle time

@@ -129,7 +129,7 @@ type admission struct{ from, to time.Duration }
 // slowest is how long a busy machine may take for a few admissions.
 const slowest = 20 * time.Second
 
-// admissions returns those of callers that call Take without pause while the store's
+// admissions returns the admissions of callers that call Take without pause while the store's
 // time passes by lasting, and until some have passed, sorted by from. If Advance alone
 // moves the time, it moves in steps.
 func admissions(t *testing.T, b Backend, callers, some int, lasting, step time.Duration, charge gcra.Charge) []admission {

@@ -114,7 +114,7 @@ func quotas(t *testing.T, b Backend) {
 }
 
 // A rate and quotas under one policy name are buckets of their own, whatever their
-// calendars are, and also if another policy's name looks like that of a calendar.
+// calendars are, and also if another policy's name looks like a calendar's.
 func quotasApart(t *testing.T, b Backend) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
-// Test serves what an example serves and uses its limits up: those of an
-// address, of a login, and of a user, who has a bucket of his own.
+// Test serves what an example serves and uses its limits up: an
+// address's, a login's, and a user's, who has a bucket of his own.
 func Test(t *testing.T, build func(gcra.Store) http.Handler) {
 	token := Token(t, "alice")
 	now := time.Now() // stands still, so that nothing refills
