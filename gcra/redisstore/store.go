@@ -1,16 +1,18 @@
-// Package redisstore is a [gcra.Store] in Redis, 6.2 or newer, or a compatible
-// server. Any number of processes may share it.
+// Package redisstore keeps limits in Redis, 6.2 or newer, or a compatible server, for any number of
+// processes. The limits also hold while Redis is away.
 //
-// A script decides about an admission, all of its charges or none, by the clock of Redis and in
-// one round trip. Admissions that arrive while calls are under way go together in the next.
-// Nothing is sent twice: a lost reply may mean one charge, never several. A denial that follows
-// from an earlier answer takes no call.
+// While Redis answers, a script decides about an admission in one round trip, by the clock of Redis: it
+// makes all charges or none. Admissions that arrive while calls are under way go together in the next,
+// so Redis does little for each. A denial that follows from an earlier answer takes no call. An
+// admission is never sent twice: if a reply is lost, it may have been charged once.
 //
 // While Redis does not answer, Take returns an error within [Config].Timeout, and after several
-// failures in a row at once. Package middleware then asks [Store.Local], which grants this
-// server's share of each limit. When Redis answers again, it is charged what was granted.
+// failures in a row at once. Package middleware then asks [Store.Local]. It goes on from the last
+// answer of Redis and grants this server's share of each limit, an nth for n servers, which count each
+// other in Redis. When Redis answers again, each server reports what it granted, and Redis charges it.
+// An outage of all servers adds about one burst to a limit, not one for each server.
 //
-// Redis must keep its keys: one that it evicts or loses is a full bucket. SECURITY.md has the
+// Redis must keep its keys: one that it evicts or loses is a full bucket. SECURITY.md has the exact
 // bounds and the settings of Redis.
 package redisstore
 
