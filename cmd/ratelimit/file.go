@@ -58,7 +58,7 @@ func readAtMost(name string, most int64) ([]byte, error) {
 }
 
 // limits returns the limits that a policy may apply to a subject without an override, by
-// the names of their plans; that of a limit beside plans is "".
+// the names of their plans; a limit beside plans has the name "".
 func (f *policyFile) limits(i int) map[string]gcra.Limit {
 	limits := map[string]gcra.Limit{}
 	maps.Copy(limits, f.outlines[i].Plans)

@@ -84,7 +84,7 @@ func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok 
 }
 
 // InForce returns how many overrides with a limit, and how many bans, this server follows
-// now, for metrics such as those of package adapters/otel.
+// now, for metrics, as package adapters/otel has them.
 func (o *Overrides) InForce() (limits, bans int) {
 	now := time.Now()
 	for _, one := range o.known.Load().All {
@@ -116,7 +116,7 @@ func (o *Overrides) follow(ctx context.Context) {
 func (o *Overrides) refresh(ctx context.Context) {
 	fields, err := o.look(ctx)
 	if fields != nil {
-		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
+		o.version = fields[overrides.Version] // of these entries: it may be newer than before
 		o.learn(fields)
 	}
 

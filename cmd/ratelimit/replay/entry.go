@@ -155,7 +155,7 @@ func cutTime(s []byte) (before, when, behind []byte) {
 }
 
 // quoted returns the text before the closing quote, without the escapes of Apache and
-// nginx: \" \\ \xhh, and \n and the like.
+// nginx: \" \\ \xhh, and such as \n.
 func quoted(s []byte) (text []byte, ok bool) {
 	escaped := false
 	for i := 0; i < len(s); i++ {

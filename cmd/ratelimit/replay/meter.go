@@ -105,7 +105,7 @@ func (m *meter) add(name string, hash uint64, at, cost int64, denied bool) {
 	m.busiest.offer(name, int64(s.most))
 }
 
-// period is the number of a period; that of a quota is the minute in which it ends.
+// period is the number of a period; for a quota it is the minute in which the period ends.
 func (m *meter) period(at int64) uint32 {
 	if !m.limit.IsQuota() {
 		return uint32(at / max(m.limit.Per.Microseconds(), 1))

@@ -37,7 +37,7 @@ type player struct {
 	unlistedPlans unknowns        // plan that no policy lists
 }
 
-// The first lines of the timeline; those of the policies follow.
+// The first lines of the timeline; the policies' lines follow.
 const (
 	lineRequests = iota
 	lineDenied

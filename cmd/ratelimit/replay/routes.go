@@ -11,8 +11,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// routes are the application's routes: logs have only paths. Those from --route decide which
-// policies apply, too. Without --route the key route uses those of the policies, which then
+// routes are the application's routes: logs have only paths. Routes from --route decide which
+// policies apply, too. Without --route the key route uses the policies' routes, which then
 // apply by path.
 type routes struct {
 	mux   http.ServeMux
@@ -23,7 +23,7 @@ type routes struct {
 // file.
 var muxLocation = regexp.MustCompile(`^http: | \(registered at [^)]*\)`)
 
-// add adds a route, in the syntax of a ServeMux or that of gin and echo.
+// add adds a route, in the syntax of a ServeMux, gin or echo.
 func (rs *routes) add(route string) (err error) {
 	defer func() {
 		if v := recover(); v != nil { // the mux panics on an invalid pattern

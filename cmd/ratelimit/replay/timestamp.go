@@ -24,8 +24,8 @@ type timestamps struct {
 	subSecond bool // some were not whole seconds
 }
 
-// read returns a time in microseconds since 1970. The formats are those of the Common log
-// format and RFC 3339 (the colon in the offset may be missing), and Unix time in seconds,
+// read returns a time in microseconds since 1970. The formats are the Common log
+// format's and RFC 3339's (the colon in the offset may be missing), and Unix time in seconds,
 // milliseconds, microseconds or nanoseconds.
 func (c *timestamps) read(text []byte) (int64, error) {
 	if string(text) == c.text && c.zone != nil {

@@ -10,7 +10,7 @@ import (
 type Charge struct {
 	tat.Params
 	Hash   uint64 // of the bucket
-	shared uint64 // hash of the overflow bucket, that of the policy and the limit
+	shared uint64 // hash of the overflow bucket: of the policy and the limit
 	Shadow bool
 	Ahead  int64 // filled in: how far the TAT was ahead of now when the charge's turn came
 
@@ -85,7 +85,7 @@ func (c *Charge) later(clock *Clock, now, calendar, tat int64) int64 {
 	return clock.OnScale(c.Period)
 }
 
-// SetPeriod sets the period: that of a time in ticks since tat.Epoch, or the next one.
+// SetPeriod sets the period: the one of a time in ticks since tat.Epoch, or the next one.
 func (c *Charge) SetPeriod(now int64, next bool) {
 	p := c.Periods.At(now)
 	if c.Period = p.End; next {
