@@ -20,11 +20,11 @@ type Outline struct {
 	Overrides map[string]middleware.Override // by subject
 }
 
-// Names are those that a program registers. Nil means that every name is one.
+// Names are the names that a program registers. Nil means that every name is one.
 type Names struct{ Keys, Costs, Plans []string }
 
-// Describe is [Parse] without the program: the mistakes are those that a server reports, as far as
-// the names are known. It also reports plans that Plan never returns, which a server cannot know.
+// Describe is [Parse] without the program. It reports the mistakes that a server would, as far as the
+// names are known, and plans that Plan never returns, which a server cannot know.
 func Describe(name string, data []byte, known Names) ([]Outline, error) {
 	funcs := Funcs{
 		Keys:  map[string]func(*http.Request) (string, error){},

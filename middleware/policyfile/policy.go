@@ -26,7 +26,7 @@ type entry struct {
 	value  value
 	found  map[string]value // its fields, and "routes[0]" and so on
 	plans  map[string]gcra.Limit
-	limits map[position]gcra.Limit // all that are valid, with those of plans and overrides
+	limits map[position]gcra.Limit // all that are valid, in plans and overrides too
 	cost   int64                   // 0 unless the file has a number
 
 	outline Outline

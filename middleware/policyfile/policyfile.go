@@ -1,6 +1,5 @@
-// Package policyfile reads the policies of a limiter from a file, so that
-// limits change without a new build or a restart. A file with a mistake changes
-// nothing: its mistakes are reported.
+// Package policyfile reads the policies of a limiter from a file, so that limits change without a
+// new build or a restart. A file with a mistake changes nothing, and the mistake is reported.
 //
 //	policies:
 //	  - name: client            # as Policy.Name
@@ -56,25 +55,18 @@
 //
 // Requests with an unlisted plan get limit, or the slowest plan if there is no limit.
 //
-// Unknown fields and functions, repeated names, missing values and values that are not
-// valid are errors; the first hundred have their line and column. Anchors, aliases and tags are not
-// supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens (words, values,
-// comments and marks such as ":", "-", "[" and ",").
+// Unknown fields and functions and repeated names are errors. Anchors, aliases and tags are not
+// supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens.
 //
 // # Overrides
 //
-// A request whose key is a subject gets the limit of that override, whatever its plan,
-// unless [middleware.Config] has an Override of the key; with the limit none the policy
-// does not limit it, and with banned it is denied. A limit that the store does not keep
-// follows on_failure.
+// An override wins over the request's plan; [middleware.Config].Override wins over it. A limit that
+// the store does not keep follows on_failure.
 //
-// A subject is a whole key, as the policy's key function returns it: "sub:alice", or with
-// keyfunc.JWTSubject "sub:https://login.example.com|alice". Write it in quotes. One that
-// begins with "ip:" is an address or a network, and matches the keys of package keyfunc's
-// address functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
-// "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
-// and a longer prefix over a shorter one. Networks do not match keys that
-// keyfunc.Join has joined.
+// A subject is a whole key, in quotes, as the policy's key function returns it: "sub:alice", or with
+// keyfunc.JWTSubject "sub:https://login.example.com|alice". "ip:198.51.100.0/24" and
+// "ip:2001:db8::/32" are networks of addresses, but not of keys that keyfunc.Join has joined. A
+// whole key wins over a network, and a longer prefix over a shorter one.
 package policyfile
 
 import (
@@ -92,22 +84,19 @@ type Funcs struct {
 	// Keys are the functions for the field key; see package keyfunc. Required.
 	Keys map[string]func(*http.Request) (string, error)
 
-	// Plan returns the plan of a request, or "" for none. All requests with the
-	// same key must have the same plan, as [middleware.Policy.LimitFor] requires.
-	// If Plan is nil, a file with plans is an error.
+	// Plan returns the plan of a request, or "" for none. All requests with the same key must have
+	// the same plan. If Plan is nil, a file with plans is an error.
 	Plan func(*http.Request) string
 
-	// Costs are the functions for the field cost, which may also be a whole
-	// number.
+	// Costs are the functions for the field cost.
 	Costs map[string]func(*http.Request) int64
 
 	names *Names // of Describe
 }
 
 // Load reads the policies in the file at path, for [middleware.New] or
-// [middleware.Limiter.Reload]. It follows symbolic links; a file that is not regular, such
-// as a named pipe, is an error. The error is that of [Parse], or says why the file could not
-// be read.
+// [middleware.Limiter.Reload]. It follows symbolic links, and rejects files that are not regular,
+// such as named pipes.
 func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 	data, err := readFile(path)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Watch replaces all policies of the limiter by those of the file at path, at once and when
-// its contents change, until the context ends. It logs reloads and mistakes to [slog.Default];
-// see also [Watcher.Run].
+// Watch replaces the limiter's policies by the file's, at once and when the file changes, until the
+// context ends. It logs reloads and mistakes to [slog.Default]. See [Watcher.Run].
 func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
 	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
 }
@@ -40,12 +39,10 @@ type Watcher struct {
 // without support of the file system.
 const interval = 200 * time.Millisecond
 
-// Run follows the file until the context ends: it reads it about five times a second, and
-// reloads contents that are new to the Watcher. A change takes effect once two reads in a
-// row have found it, as a rule within half a second. The file may be written in place, be
-// replaced, or be behind symbolic links that are swapped, as in a Kubernetes ConfigMap
-// (but not one mounted with subPath, which Kubernetes does not update). Replacing is best:
-// part of a file, read while it is being written, may be a valid file.
+// Run follows the file until the context ends. It reads it about five times a second, and reloads
+// new contents that two reads in a row have found. The file may be behind symbolic links that are
+// swapped, as in a Kubernetes ConfigMap without subPath. Replace it rather than write in place: a
+// part of a file may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
 	for found := read(w.Path); ; {
 		found = w.reloadIfChanged(found)
@@ -58,8 +55,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// reloadIfChanged reads the file, and reloads it if its contents are new and those of the read
-// before: programs write files in several steps. It returns the contents.
+// reloadIfChanged reads the file, and reloads it if its contents are new and the read before found
+// them too: programs write files in several steps. It returns the contents.
 func (w *Watcher) reloadIfChanged(before contents) contents {
 	w.mu.Lock()
 	defer w.mu.Unlock()
