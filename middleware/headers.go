@@ -24,10 +24,10 @@ const (
 	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 or 403 the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
-	// Of a quota w is the length of the current period, and Reset the time until it ends.
-	// The fields describe the policy with the fewest units left or, if policies deny, that
-	// of these with the longest wait. A denial that no wait helps has no Retry-After, and of
-	// these fields at most RateLimit-Policy. w is in whole seconds: 10 in 100 ms is 100;w=1.
+	// For a quota w is the length of the current period, and Reset the time until it ends.
+	// The fields describe the policy with the fewest units left or, if policies deny, the one
+	// with the longest wait. A denial that no wait helps has no Retry-After, and of these
+	// fields at most RateLimit-Policy. w is in whole seconds: 10 in 100 ms is 100;w=1.
 	// Reset is at most 2147483, 24.8 days, as are Retry-After and draft 11's t.
 	HeadersDraft6 Headers = 1 << iota
 

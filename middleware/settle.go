@@ -21,10 +21,10 @@ import (
 // as the policy may be in debt, which later requests pay; what it cannot take is in a
 // [*SettleError], except for shadows.
 //
-// Of a quota, Settle charges the period that is current now, and gives nothing back once
-// the period of the request is over. If the store fails, Settle returns its error, as a
-// rule not for what [FailLocal] has charged. After an error it may be called again: then a
-// charge may be made twice, and a refund is not tried again.
+// For a quota, Settle charges the period that is current now, and gives nothing back once the
+// period of the request is over. If the store fails, Settle returns its error, except for what
+// [FailLocal] has charged. After an error it may be called again: then a charge may be made
+// twice, and a refund is not tried again.
 //
 // Settle does nothing after a denial that charged nothing, for a Shadow that would have
 // denied, for a policy that let the request pass by FailOpen, and for a policy after its
@@ -82,10 +82,10 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 // request is left alone. Call it once for a policy: a second call does nothing, also after
 // an error of the store, which may have made the refund.
 //
-// Of a rate the cost is refunded also late: do not let clients cause refunds, as requests
-// held open and refunded together refill the bucket. Of a quota nothing is refunded once
-// the period of the request is over, not even what was added in a later one. Requests that
-// MaxDelay holds back already keep their delay.
+// A rate's cost is refunded also late: do not let clients cause refunds, as requests held open
+// and refunded together refill the bucket. A quota's cost is not refunded once the period of
+// the request is over, not even what was added in a later one. Requests that MaxDelay holds
+// back already keep their delay.
 //
 // Refund goes on if the client hangs up, and does not change Results.
 func (d *Decision) Refund(ctx context.Context, policies ...string) error {

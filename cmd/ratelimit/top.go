@@ -172,7 +172,7 @@ func (s *scan) run(ctx context.Context, client redis.UniversalClient) (err error
 // globs are the characters that a pattern of SCAN does not take as themselves.
 var globs = regexp.MustCompile(`[*?\[\]\\^]`)
 
-// node reads the keys of a node. Of a cluster, it asks for each key alone.
+// node reads the keys of a node. On a cluster it asks for each key alone.
 func (s *scan) node(ctx context.Context, node redis.Cmdable, apart bool) error {
 	pattern := globs.ReplaceAllString(s.prefix, `\$0`) + "{*"
 	var keys []string
@@ -350,7 +350,7 @@ func (u *used) finish(l *list, file *policyFile, set *overrideSet) {
 		u.Limit = limit.String()
 	}
 
-	// Of a quota a tick is a unit, and the period says when it is full.
+	// A tick of a quota is a unit, and the period says when it is full.
 	if l.Calendar != "" {
 		u.Used = int64(u.ahead / (100 * time.Nanosecond))
 		return

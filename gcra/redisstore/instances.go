@@ -87,7 +87,7 @@ func (s *Store) markAfter(r send.Result) {
 		return
 	}
 	every := max(tat.Ticks(markEvery), c.count.Load()*tat.Ticks(marksApart))
-	// Of the batches that end at once one marks.
+	// One of the batches that end at once marks.
 	if !c.due.CompareAndSwap(due, now+every) {
 		return
 	}

@@ -51,8 +51,7 @@ var answers = []answer{
 	{"Unknown Redis command called from", diag.RedisProtocol, notRedis, commands, true},
 	{"Unknown command called from", diag.RedisProtocol, notRedis, commands, true},
 
-	// Of the commands in the scripts it is TIME that services refuse. Before Redis 7.0 the text
-	// ends in scripts.
+	// Services refuse TIME in scripts. Before Redis 7.0 the text ends in scripts.
 	{"This Redis command is not allowed from script", diag.RedisProtocol, noClock, clockHint, true},
 
 	// Alibaba Cloud, if its cluster checks the text of scripts.

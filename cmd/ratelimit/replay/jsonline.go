@@ -191,7 +191,7 @@ func (j *jsonLine) value(f *fields) error {
 		return j.decoder.SkipValue()
 	}
 
-	// Of several fields with one meaning the first of the list counts, of times the most precise.
+	// The first of several fields with one meaning counts, but the most precise time.
 	v := &j.values[named.field]
 	secondTime := v.rank >= 0 && named.field == fieldTime
 	if v.rank >= 0 && v.rank < named.rank && !secondTime {

@@ -14,7 +14,7 @@ type Charge struct {
 	Shadow bool
 	Ahead  int64 // filled in: how far the TAT was ahead of now when the charge's turn came
 
-	// Of a quota, in ticks since tat.Epoch. The end of the period takes the place of
+	// For a quota, in ticks since tat.Epoch. The end of the period takes the place of
 	// now.
 	Periods *tat.Periods // nil for a rate
 	Refunds int64        // of a refund: the end of the period to refund in; 0 for the current one
