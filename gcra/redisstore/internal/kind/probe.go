@@ -81,7 +81,7 @@ func (p *Probe) Queue(ctx context.Context, pipe redis.Pipeliner) {
 }
 
 // Run sends the probe in a pipeline of its own.
-func (p *Probe) Run(ctx context.Context, client redis.UniversalClient) {
+func (p *Probe) Run(ctx context.Context, client interface{ Pipeline() redis.Pipeliner }) {
 	pipe := client.Pipeline()
 	p.Queue(ctx, pipe)
 	rediskit.Exec(ctx, pipe)
