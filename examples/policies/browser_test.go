@@ -1,163 +1,28 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
-	cdplog "github.com/chromedp/cdproto/log"
-	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/examples/internal/browser"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
 
-// patience bounds a test in a browser.
-const patience = time.Minute
-
 // hostile is a subject that would run, were it not shown as text.
 const hostile = `<script>alert("x")</script>`
 
 var longSubject = "own:" + strings.Repeat("a-very-long-tenant-name/", 8) + "42"
-
-// browser is a tab of a headless Chromium.
-type browser struct {
-	t   *testing.T
-	tab context.Context
-
-	mu   sync.Mutex
-	said []string // what it complained of: a style that was forbidden, a script, a dialog
-}
-
-func (b *browser) complain(what string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.said = append(b.said, what)
-}
-
-// complaints ends the sentence "the browser complains of".
-func (b *browser) complaints() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.said
-}
-
-// startBrowser starts one that ends with the test. Where there is none, or it
-// does not start, the test is skipped, or fails if the environment says
-// RATELIMIT_TEST_BROWSER=required. For the browser inspector.test is this
-// machine.
-func startBrowser(t *testing.T) *browser {
-	t.Helper()
-	const env = "RATELIMIT_TEST_BROWSER"
-	missing := func(format string, args ...any) {
-		t.Helper()
-		if os.Getenv(env) == "required" {
-			t.Fatalf(format+", and "+env+"=required", args...)
-		}
-		t.Skipf(format+"; set "+env+"=required to make this a failure", args...)
-	}
-
-	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil && path == "" {
-			path = found
-		}
-	}
-
-	if path == "" {
-		missing("chromium is not installed")
-	}
-
-	tab, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	tab, cancel = chromedp.NewContext(tab, chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(path),
-		chromedp.Flag("host-resolver-rules", "MAP inspector.test 127.0.0.1"),
-		chromedp.Flag("no-proxy-server", true),
-		chromedp.Flag("disable-component-update", true),
-	))
-
-	t.Cleanup(cancel)
-	if err := chromedp.Do(tab); err != nil {
-		missing("%s does not start: %v", path, err)
-	}
-
-	b := &browser{t: t, tab: tab}
-	err := chromedp.Listen(tab, func(event any) {
-		switch e := event.(type) {
-		case *cdplog.EventEntryAdded:
-			b.complain(e.Entry.Text)
-		case *cdppage.EventJavascriptDialogOpening:
-			b.complain("a dialog: " + e.Message)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
-	b.t.Helper()
-	for _, action := range actions {
-		seen(b, action)
-	}
-}
-
-// seen returns what an action finds in the tab. One that finds nothing would
-// wait for it.
-func seen[T any](b *browser, action chromedp.Action[T]) T {
-	b.t.Helper()
-	soon, cancel := context.WithTimeout(b.tab, patience/3)
-	defer cancel()
-	found, err := chromedp.Run(soon, action)
-	if err != nil {
-		shown, _ := chromedp.Run(b.tab, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
-		b.t.Fatalf("%v; the page is\n%.1000s", err, shown)
-	}
-	return found
-}
-
-// text is what stands in the first element that a CSS selector finds.
-func (b *browser) text(selector string) string {
-	b.t.Helper()
-	return strings.Join(strings.Fields(seen(b, chromedp.Text(chromedp.CSS(selector)))), " ")
-}
-
-// look changes the color scheme and the width.
-func (b *browser) look(scheme string, width int64) {
-	b.t.Helper()
-	_, err := chromedp.Call(b.tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.do(chromedp.EmulateViewport(width, 900))
-}
-
-// screenshot keeps a picture of the page: go test -artifacts tells where.
-func (b *browser) screenshot(name string) {
-	b.t.Helper()
-	png := seen(b, chromedp.FullScreenshot(100))
-	if err := os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
-		b.t.Error(err)
-	}
-}
 
 // busyStore has the statistics of a store on two servers.
 type busyStore struct{ *gcra.Memory }
@@ -258,14 +123,14 @@ func fiftyPolicies(t *testing.T) *site {
 
 // The page looks as it should: go test -artifacts keeps the pictures.
 func TestScreenshots(t *testing.T) {
-	b := startBrowser(t)
+	b := browser.Start(t)
 	s := busySite(t)
 	for _, page := range []struct{ name, url string }{
 		{"page", s.page}, {"subject", s.page + "?subject=ip:192.0.2.7&reset=login"},
 		{"long-subject", s.page + "?subject=" + url.QueryEscape(longSubject)},
 		{"fifty", fiftyPolicies(t).page},
 	} {
-		b.do(chromedp.Navigate(page.url))
+		b.Do(chromedp.Navigate(page.url))
 		for _, look := range []struct {
 			name, scheme, ink string
 			width             int64
@@ -273,21 +138,21 @@ func TestScreenshots(t *testing.T) {
 			{"light", "light", "rgb(25, 28, 32)", 1200}, {"dark", "dark", "rgb(231, 234, 238)", 1200},
 			{"phone-light", "light", "rgb(25, 28, 32)", 390}, {"phone-dark", "dark", "rgb(231, 234, 238)", 390},
 		} {
-			b.look(look.scheme, look.width)
-			b.screenshot(page.name + "-" + look.name)
-			if ink := seen(b, chromedp.Evaluate[string](`getComputedStyle(document.body).color`)); ink != look.ink {
+			b.Look(look.scheme, look.width)
+			b.Screenshot(page.name + "-" + look.name)
+			if ink := browser.Seen(b, chromedp.Evaluate[string](`getComputedStyle(document.body).color`)); ink != look.ink {
 				t.Errorf("%s %s: the text is %s; want %s", page.name, look.name, ink, look.ink)
 			}
-			if wide := seen(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); wide > look.width {
+			if wide := browser.Seen(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); wide > look.width {
 				t.Errorf("%s %s: the page is %d wide; want at most %d", page.name, look.name, wide, look.width)
 			}
 		}
 	}
 
-	if bars := seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.denied").length`)); bars == 0 {
+	if bars := browser.Seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.denied").length`)); bars == 0 {
 		t.Error("no chart has denials")
 	}
-	if said := b.complaints(); len(said) > 0 {
+	if said := b.Complaints(); len(said) > 0 {
 		t.Errorf("the browser complains of %q", said)
 	}
 }
@@ -296,7 +161,7 @@ func TestScreenshots(t *testing.T) {
 // clicking; also over plain HTTP, where browsers say less of where a form comes
 // from.
 func TestResetInBrowser(t *testing.T) {
-	b := startBrowser(t)
+	b := browser.Start(t)
 	for _, host := range []string{"127.0.0.1", "inspector.test"} {
 		s := serve(t, stopped(),
 			middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(10)},
@@ -322,26 +187,26 @@ func TestResetInBrowser(t *testing.T) {
 			request(hostile)
 		}
 
-		b.do(chromedp.Navigate(strings.Replace(s.page, "127.0.0.1", host, 1)))
-		if got, want := b.text("table.most tbody tr"), hostile+" 2"; got != want {
+		b.Do(chromedp.Navigate(strings.Replace(s.page, "127.0.0.1", host, 1)))
+		if got, want := b.Text("table.most tbody tr"), hostile+" 2"; got != want {
 			t.Errorf("%s: most denied: got %q; want %q", host, got, want)
 		}
 
-		b.do(chromedp.Click(chromedp.CSS("table.most a")), chromedp.WaitVisible(chromedp.CSS(".answer")))
-		if got := b.text(".answer h3"); got != hostile {
+		b.Do(chromedp.Click(chromedp.CSS("table.most a")), chromedp.WaitVisible(chromedp.CSS(".answer")))
+		if got := b.Text(".answer h3"); got != hostile {
 			t.Errorf("%s: the subject: got %q; want %q, as text", host, got, hostile)
 		}
-		if got, want := b.text(".answer tbody"), "client 10/minute 0 of 10 in 1 min daily 100/day 90 of 100 in 2 h 24 min"; got != want {
+		if got, want := b.Text(".answer tbody"), "client 10/minute 0 of 10 in 1 min daily 100/day 90 of 100 in 2 h 24 min"; got != want {
 			t.Errorf("%s: looked up: got %q; want %q", host, got, want)
 		}
 
 		// Only one of the two is reset.
-		b.do(chromedp.Click(chromedp.CSS("input[value=daily]")), chromedp.Click(chromedp.CSS(".answer button")),
+		b.Do(chromedp.Click(chromedp.CSS("input[value=daily]")), chromedp.Click(chromedp.CSS(".answer button")),
 			chromedp.WaitVisible(chromedp.CSS("[role=status]")))
-		if got, want := b.text("[role=status]"), "Reset: client."; got != want {
+		if got, want := b.Text("[role=status]"), "Reset: client."; got != want {
 			t.Errorf("%s: got message %q; want %q", host, got, want)
 		}
-		if got, want := b.text(".answer tbody"), "client 10/minute 10 of 10 now daily 100/day 90 of 100 in 2 h 24 min"; got != want {
+		if got, want := b.Text(".answer tbody"), "client 10/minute 10 of 10 now daily 100/day 90 of 100 in 2 h 24 min"; got != want {
 			t.Errorf("%s: after the reset: got %q; want %q", host, got, want)
 		}
 		if got := request(hostile); got != http.StatusOK {
@@ -349,21 +214,21 @@ func TestResetInBrowser(t *testing.T) {
 		}
 
 		// By hand, too, and for somebody who has not been seen.
-		b.do(chromedp.SetValue(chromedp.CSS("#subject"), "ip:192.0.2.7"), chromedp.Submit(chromedp.CSS("#subject")),
+		b.Do(chromedp.SetValue(chromedp.CSS("#subject"), "ip:192.0.2.7"), chromedp.Submit(chromedp.CSS("#subject")),
 			chromedp.WaitNotPresent(chromedp.CSS("[role=status]")))
-		if got, want := b.text(".answer h3")+" "+b.text(".answer td"), "ip:192.0.2.7 10 of 10"; got != want {
+		if got, want := b.Text(".answer h3")+" "+b.Text(".answer td"), "ip:192.0.2.7 10 of 10"; got != want {
 			t.Errorf("%s: looked up by hand: got %q; want %q", host, got, want)
 		}
 	}
 
-	if said := b.complaints(); len(said) > 0 {
+	if said := b.Complaints(); len(said) > 0 {
 		t.Errorf("the browser complains of %q", said)
 	}
 }
 
 // The page denies the form of another site.
 func TestCrossSiteInBrowser(t *testing.T) {
-	b := startBrowser(t)
+	b := browser.Start(t)
 	s := serve(t, stopped(), middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(5)})
 	s.ask(5, "GET", "x", "/hello")
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -372,14 +237,14 @@ func TestCrossSiteInBrowser(t *testing.T) {
 	}))
 
 	t.Cleanup(evil.Close)
-	b.do(chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", "inspector.test", 1)),
+	b.Do(chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", "inspector.test", 1)),
 		chromedp.Click(chromedp.CSS("button")), chromedp.WaitNotPresent(chromedp.CSS("button")))
-	if got, want := b.text("body"), "denied: the request comes from another site"; got != want {
+	if got, want := b.Text("body"), "denied: the request comes from another site"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
 
-	b.do(chromedp.Navigate(s.page + "?subject=x"))
-	if got, want := b.text(".answer td"), "0 of 5"; got != want {
+	b.Do(chromedp.Navigate(s.page + "?subject=x"))
+	if got, want := b.Text(".answer td"), "0 of 5"; got != want {
 		t.Errorf("got %q left; want %q, nothing reset", got, want)
 	}
 }
