@@ -1,10 +1,9 @@
-// Quickstart is an API server to try the limiter on, with net/http, gin or
-// echo (v4 and v5).
+// Quickstart is an API server to try the limiter on.
 //
 //	go run ./examples/quickstart
 //
-// It prints curl lines to try. Copy from limits.go (the policies) and from
-// nethttp.go, gin.go, echo.go or echov5.go (where the limiters are mounted).
+// It has a page that sends requests, and prints curl lines to try. Copy from
+// limits.go (the policies) and server.go (where the limiters are mounted).
 package main
 
 import (
@@ -49,8 +48,13 @@ func run(args []string, out io.Writer) error {
 		return fmt.Errorf("-addr: %w; want a free port of this machine, such as 127.0.0.1:8081", err)
 	}
 
+	addr := listener.Addr().String()
+	handler, err := newHandler(store, page{Kept: kept, Steps: stepsAt(addr)})
+	if err != nil {
+		return err
+	}
 	server := &http.Server{
-		Handler:           s.framework(store),
+		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      15 * time.Second,
@@ -62,7 +66,7 @@ func run(args []string, out io.Writer) error {
 	defer forget()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	fmt.Fprintf(out, greeting, listener.Addr(), kept)
+	greet(out, addr, kept)
 
 	select {
 	case err := <-served:
@@ -91,20 +95,3 @@ func openStore(redisURL string) (store gcra.Store, kept string, err error) {
 	}
 	return redis, "in Redis", nil
 }
-
-const greeting = `Quickstart listens on http://%[1]s
-Limits are kept %[2]s.
-
-10 a minute for each address. The 11th request gets 429 and a Retry-After:
-
-  for i in $(seq 11); do curl -s -o /dev/null -w '%%{http_code}\n' http://%[1]s/hello; done
-  curl -i http://%[1]s/hello
-
-5 a second and 100 a day for each user. A report costs 3, so the second at once gets 429:
-
-  TOKEN=$(curl -s -d user=alice http://%[1]s/login)
-  curl -i -H "Authorization: Bearer $TOKEN" http://%[1]s/me
-  for i in 1 2; do curl -i -H "Authorization: Bearer $TOKEN" http://%[1]s/report; done
-
-Ctrl-C ends it.
-`

@@ -303,7 +303,7 @@ func (o *output) String() string {
 }
 
 // refill is the time in which the servers of the pages allow one more request.
-const refill = 6 * time.Second
+const refill = 6 * time.Minute
 
 // console runs the lines of a block that begin with $, and compares what they
 // print. Dates and seconds of the clock may differ.
