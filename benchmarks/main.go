@@ -95,7 +95,7 @@ func run(rounds int) error {
 
 	fmt.Fprint(os.Stdout, table)
 	if rounds < enoughRounds {
-		say("wrote %s; %d rounds or more write RESULTS.md and the rows of README.md\n", samplesFile, enoughRounds)
+		say("wrote %s; %d rounds or more write RESULTS.md and the figures of README.md\n", samplesFile, enoughRounds)
 		return nil
 	}
 
@@ -105,7 +105,7 @@ func run(rounds int) error {
 	if err := quote("../README.md", table); err != nil {
 		return err
 	}
-	say("wrote %s, RESULTS.md and the rows of README.md\n", samplesFile)
+	say("wrote %s, RESULTS.md and the figures of README.md\n", samplesFile)
 	return nil
 }
 

@@ -168,12 +168,16 @@ func (s *shell) program(b block) {
 	}
 }
 
-// here puts the addresses and folders of this run into a text of the page.
+var gitClone = regexp.MustCompile(`(?m)^git clone .*$`)
+
+// here puts the addresses and folders of this run into a text of the page, and the clone that
+// is there.
 func (s *shell) here(text string) string {
 	if s.addr != "" {
 		text = strings.ReplaceAll(text, "127.0.0.1:8080", s.addr)
 	}
 	text = strings.ReplaceAll(text, "TOKEN_FROM_THE_URL", s.token)
+	text = gitClone.ReplaceAllString(text, "test -d ../ratelimit")
 	return strings.ReplaceAll(text, "/tmp/", s.temp+"/")
 }
 
