@@ -23,10 +23,7 @@ import (
 // notRun are the commands that the test does not run, by how they begin.
 var notRun = []struct{ command, reason string }{
 	{"make ", "runs this test, or takes minutes"},
-	{"FUZZTIME=", "takes minutes"},
 	{"go test ", "runs this test, or measures"},
-	{"RATELIMIT_TEST_REDIS=", "runs this test"},
-	{"for server in ", "needs servers at these paths"},
 	{"go -C benchmarks ", "measures"},
 	{"go run ./outbound/simulate -random", "takes a minute"},
 	{"version=", "changes each go.mod"},
@@ -89,7 +86,7 @@ func TestNotRun(t *testing.T) {
 // begins reports whether a line of a block begins with the text.
 func begins(b block, text string) bool { return strings.Contains("\n"+b.text, "\n"+text) }
 
-var targets = regexp.MustCompile(`(?m)^(?:FUZZTIME=\S+ )?make .*$`)
+var targets = regexp.MustCompile(`(?m)^make .*$`)
 
 // skip reports whether the commands of a block are in notRun. Their syntax,
 // their make targets and their folders are checked all the same.
