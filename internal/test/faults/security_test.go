@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,12 @@ func aclLines(t *testing.T) map[string][]string {
 			lines[fields[2]] = fields[3:]
 		}
 	}
+
+	// What the page adds to a line.
+	with := func(user, right string) []string { return append(slices.Clone(lines[user]), right) }
+	lines["limiter-database"] = with("limiter", "+select")
+	lines["limiter-cluster"] = with("limiter", "+cluster|slots")
+	lines["limiter-log-cluster"] = with("limiter-log", "+cluster|slots")
 	return lines
 }
 

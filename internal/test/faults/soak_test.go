@@ -231,7 +231,7 @@ func (s *soak) recovered(f soakFault, subject string) time.Duration {
 	return time.Since(start)
 }
 
-// print writes the tables of docs/design.md.
+// print writes the tables of SOAK.md.
 func (s *soak) print(length time.Duration) {
 	fmt.Printf("\n%v on %s, three servers, %d requests a second.\n\n", length, s.redis.single.Version(), soakRate)
 	fmt.Println("| fault | times | requests | denied | without Redis | over the bound, in bursts | p99 | p99.9 | late | recovery |")
