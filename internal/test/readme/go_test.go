@@ -32,8 +32,8 @@ func TestGoBlocks(t *testing.T) {
 		}
 	}
 
-	if len(sources) < 50 {
-		t.Errorf("got %d Go blocks; want at least 50", len(sources))
+	if len(sources) < 30 {
+		t.Errorf("got %d Go blocks; want at least 30", len(sources))
 	}
 
 	for _, problem := range vet(t, sources) {
