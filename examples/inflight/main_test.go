@@ -4,30 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/seed-e377111c/ratelimit/inflight"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
-
-// The program on the page is this one.
-func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/inflight.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(program), "\n//\n//\tgo run ./examples/inflight\n")
-	if !strings.Contains(string(page), "```go\n"+code+"```\n") {
-		t.Error("docs/inflight.md does not show main.go")
-	}
-}
 
 // The fourth export at once is denied, and one that comes later is not.
 func TestExports(t *testing.T) {
