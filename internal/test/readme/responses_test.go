@@ -29,10 +29,8 @@ func TestResponses(t *testing.T) {
 		"docs/responses.md": {
 			{1, ratelimit.Config{}},
 			{1, ratelimit.Config{Headers: ratelimit.HeadersDraft11}},
-			{1, ratelimit.Config{Headers: ratelimit.HeadersDraft6 | ratelimit.HeadersDraft11}},
 			{1, ratelimit.Config{Headers: ratelimit.HeadersXRateLimit}},
 			{11, ratelimit.Config{}},
-			{11, ratelimit.Config{Headers: ratelimit.HeadersDraft11}},
 		},
 		"docs/failure.md": {{1, ratelimit.Config{Store: doubles.Down{}}}},
 	}
