@@ -39,6 +39,7 @@ var (
 	e          *echo.Echo
 	e_echov5   *echov5.Echo
 	hello      http.HandlerFunc
+	h          http.Handler
 
 	// The limiter, and what it is made of.
 	store    gcra.Store
@@ -49,6 +50,7 @@ var (
 	client   keyfunc.Func
 	user     keyfunc.Func
 	tenant   keyfunc.Func
+	byAPIKey keyfunc.Func
 	text     string // of a configuration
 	password string
 	rdb      *goredis.Client
