@@ -11,7 +11,8 @@ import (
 // Outline is a policy, and what the file says where the policy has functions: for programs that
 // show or compare files, such as the command ratelimit.
 type Outline struct {
-	Policy middleware.Policy // its functions do nothing, except Override
+	Policy  middleware.Policy // its functions do nothing, except Override
+	Limiter string            // its name, in a file with limiters
 
 	Keys      []string                       // names
 	Cost      string                         // a name or a number; "" if the file has none
@@ -39,7 +40,7 @@ func Describe(name string, data []byte, known Names) ([]Outline, error) {
 		funcs.Costs[cost] = noCost
 	}
 
-	entries, err := readAll(name, data, funcs)
+	entries, err := readAll(name, data, funcs, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -40,19 +40,63 @@ var failureModes = map[string]middleware.FailureMode{
 	"closed": middleware.FailClosed,
 }
 
-// readPolicies reads the whole file.
-func readPolicies(file value, funcs Funcs) (entries []*entry) {
-	file.fields(map[string]value{}, field{"policies", "a list of policies", true, func(v value) {
-		if isEmpty(v.node) {
-			v.at = v.key
+// readLimiters reads the whole file.
+func readLimiters(file value, funcs Funcs, limiters []string) (entries []*entry) {
+	names := map[string]position{} // of policies
+	read := func(v value, limiter string) {
+		of := readPolicies(v, funcs)
+		for _, e := range of {
+			e.outline.Limiter = limiter
 		}
-		for _, v := range v.list("the policy", "its fields, such as {name: client, key: client, limit: 100/minute}") {
-			if e := readPolicy(v, funcs); e != nil {
-				entries = append(entries, e)
+		check(file.mistakes, of, names)
+		entries = append(entries, of...)
+	}
+
+	one := field{"policies", "a list of policies", true, func(v value) { read(v, "") }}
+	const wantLimiters = "limiters and their policies, such as {api: [{name: client, key: client, limit: 100/minute}]}"
+	several := field{"limiters", wantLimiters, true, func(v value) {
+		found := map[string]bool{}
+		for _, limiter := range v.pairs() {
+			name := limiter.name
+			found[name] = true
+			if limiters != nil && !slices.Contains(limiters, name) {
+				v.addf(limiter.key, "limiter is %s; want %s", quoted(name), oneOf(limiters))
+			}
+			limiter.name, limiter.want = "limiter "+quoted(name), "a list of policies"
+			read(limiter, name)
+		}
+		for _, name := range limiters {
+			if !found[name] {
+				v.errorf("has no %s; want its policies", name)
 			}
 		}
-	}})
-	check(file.mistakes, entries)
+	}}
+
+	want := one
+	root, isMapping := file.node.(*ast.MappingNode)
+	switch {
+	case limiters != nil && !slices.Equal(limiters, []string{""}):
+		want = several
+	case limiters == nil && isMapping && slices.ContainsFunc(root.Values, func(pair *ast.MappingValueNode) bool {
+		name, _ := stringValue(pair.Key)
+		return name == several.name
+	}):
+		want = several
+	}
+	file.fields(map[string]value{}, want)
+	return entries
+}
+
+// readPolicies reads the policies of a limiter.
+func readPolicies(v value, funcs Funcs) (entries []*entry) {
+	if isEmpty(v.node) {
+		v.at = v.key
+	}
+	for _, v := range v.list("the policy", "its fields, such as {name: client, key: client, limit: 100/minute}") {
+		if e := readPolicy(v, funcs); e != nil {
+			entries = append(entries, e)
+		}
+	}
 	return entries
 }
 
@@ -252,10 +296,10 @@ func (e *entry) checkLimits() {
 	}
 }
 
-// check validates the policies with [middleware.New], and adds positions to its errors.
-func check(ms *mistakes, entries []*entry) {
+// check validates the policies of a limiter with [middleware.New], and adds positions to its errors.
+// The names are of all limiters.
+func check(ms *mistakes, entries []*entry, names map[string]position) {
 	var policies []middleware.Policy
-	names := map[string]position{}
 	for _, e := range entries {
 		policies = append(policies, e.Policy)
 		if e.Name != "" {

@@ -32,9 +32,10 @@
 //
 // # The file
 //
-// The file is YAML: a mapping with one field, policies, an ordered list. A policy
-// has these fields, of which name, key, and limit or plans are required; see also
-// [middleware.Policy].
+// The file is YAML: a mapping with one field, policies, an ordered list. The file of a program
+// with several limiters has limiters in its place, a mapping of their names to such lists; see
+// [LoadAll]. A policy has these fields, of which name, key, and limit or plans are required; see
+// also [middleware.Policy].
 //
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
@@ -98,11 +99,27 @@ type Funcs struct {
 // [middleware.Limiter.Reload]. It follows symbolic links, and rejects files that are not regular,
 // such as named pipes.
 func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
+	all, err := LoadAll(path, funcs, "")
+	return all[""], err
+}
+
+// LoadAll is Load for a file with the policies of several limiters: it returns them by the
+// limiter's name. The file must have the limiters that are named here, and no other.
+//
+//	limiters:
+//	  api:
+//	    - {name: client, key: client, limit: 100/minute}
+//	  signin:
+//	    - {name: guesses, key: client, limit: 5/minute}
+//
+// Each policy's name is unique in the file. Without names LoadAll takes any file; one with the field
+// policies has the limiter "".
+func LoadAll(path string, funcs Funcs, limiters ...string) (map[string][]middleware.Policy, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data, funcs)
+	return parseAll(path, data, funcs, limiters)
 }
 
 // Parse is Load for data that has been read already; name is the file's name in
@@ -110,24 +127,29 @@ func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 //
 //	policies.yaml:7:10: key is "clint"; want client or user
 func Parse(name string, data []byte, funcs Funcs) ([]middleware.Policy, error) {
-	entries, err := readAll(name, data, funcs)
+	all, err := parseAll(name, data, funcs, []string{""})
+	return all[""], err
+}
+
+func parseAll(name string, data []byte, funcs Funcs, limiters []string) (map[string][]middleware.Policy, error) {
+	entries, err := readAll(name, data, funcs, limiters)
 	if err != nil {
 		return nil, err
 	}
-	var policies []middleware.Policy
+	all := map[string][]middleware.Policy{}
 	for _, e := range entries {
-		policies = append(policies, e.Policy)
+		all[e.outline.Limiter] = append(all[e.outline.Limiter], e.Policy)
 	}
-	return policies, nil
+	return all, nil
 }
 
-// readAll reads the policies of a file.
-func readAll(name string, data []byte, funcs Funcs) (entries []*entry, err error) {
+// readAll reads the policies of a file with these limiters, or with any if there are none.
+func readAll(name string, data []byte, funcs Funcs, limiters []string) (entries []*entry, err error) {
 	var ms mistakes
 	file := value{mistakes: &ms, at: fileStart, name: "the file", want: "policies: and a list of them"}
 	if file.node = ms.parse(data); file.node != nil {
 		file.at = nodePosition(file.node)
-		entries = readPolicies(file, funcs)
+		entries = readLimiters(file, funcs, limiters)
 	} else if len(ms) == 0 {
 		file.errorf("is empty; want %s", file.want)
 	}

@@ -445,6 +445,35 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// A file for several limiters must have those that the program has, and no policy's name twice.
+func TestLoadAll(t *testing.T) {
+	const one = "[{name: a, key: client, limit: 5/minute}]"
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	for text, want := range map[string][]string{
+		"limiters: {api: " + one + ", signin: [{name: b, key: client, limit: 5/minute}]}":  nil,
+		"limiters: {api: " + one + ", signin: " + one + "}":                                {`1:76: "a" is repeated, it is first in line 1; want it once`},
+		"limiters: {api: " + one + ", signin: [{name: b, key: client, limit: 5/minut}]}":   {`1:99: limit is "5/minut": period is "minut"; want second, minute, hour, day or a duration such as 5s`},
+		"limiters:\n  api: " + one + "\n  signin: {}\n":                                    {`3:3: limiter "signin" is empty; want a list of policies`},
+		"limiters:\n  api: " + one + "\n  sing: [{name: b, key: client, limit: 5/minute}]": {"2:3: limiters has no signin; want its policies", `3:3: limiter is "sing"; want api or signin`},
+		"limiters:\n":      {"1:1: limiters is empty"},
+		"policies: " + one: {`1:1: field "policies" is unknown; want limiters`, "1:1: the file has no limiters; want limiters and their policies"},
+	} {
+		write(t, path, text)
+		all, err := policyfile.LoadAll(path, funcs, "api", "signin")
+		if want == nil && (err != nil || len(all) != 2 || all["api"][0].Name != "a" || all["signin"][0].Name != "b") {
+			t.Errorf("%q: got %v, %v; want the policies of both", text, all, err)
+		}
+		for _, want := range want {
+			if err == nil || !strings.Contains(err.Error(), path+":"+want) {
+				t.Errorf("%q: got %v; want %q", text, err, want)
+			}
+		}
+		if _, err := policyfile.LoadAll(path, funcs); (err == nil) != (want == nil || strings.Contains(text, "sing:") || text[0] == 'p') {
+			t.Errorf("%q, any names: got %v", text, err)
+		}
+	}
+}
+
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -3,6 +3,8 @@ package policyfile
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,11 +22,15 @@ func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter)
 // becomes of what clients have used. While the file is missing or has a mistake, the policies
 // stay as they were.
 //
-// Set the fields before the first use; all but OnReload are required.
+// Set the fields before the first use. Path, Funcs and one of Limiter and Limiters are required.
 type Watcher struct {
 	Path    string
 	Funcs   Funcs
 	Limiter *middleware.Limiter
+
+	// Limiters, by name, are in place of Limiter for a file of [LoadAll]. A reload is of all, or of
+	// none.
+	Limiters map[string]*middleware.Limiter
 
 	// OnReload is called with nil after each reload, and with the error of [Load] or of the
 	// limiter after a failure that lasts, or of a call of Reload. It must not use the Watcher.
@@ -79,16 +85,37 @@ func (w *Watcher) Reload() error {
 	return err
 }
 
-// apply gives the file's policies to the limiter.
+// limiters returns the limiters by their names in the file.
+func (w *Watcher) limiters() map[string]*middleware.Limiter {
+	if w.Limiters != nil {
+		return w.Limiters
+	}
+	return map[string]*middleware.Limiter{"": w.Limiter}
+}
+
+// apply gives the file's policies to the limiters, or takes them back if one rejects its own.
 func (w *Watcher) apply(c contents) error {
 	if c.err != nil {
 		return c.err
 	}
-	policies, err := Parse(w.Path, []byte(c.data), w.Funcs)
+	limiters := w.limiters()
+	all, err := parseAll(w.Path, []byte(c.data), w.Funcs, slices.Sorted(maps.Keys(limiters)))
 	if err != nil {
 		return err
 	}
-	return w.Limiter.Reload(policies...)
+
+	before := map[string][]middleware.Policy{}
+	for name, l := range limiters {
+		before[name] = l.Policies()
+		if err := l.Reload(all[name]...); err != nil {
+			delete(before, name)
+			for name, policies := range before {
+				_ = limiters[name].Reload(policies...) // it had them
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *Watcher) report(c contents, err error) {
@@ -101,7 +128,11 @@ func (w *Watcher) report(c contents, err error) {
 			slog.Error("ratelimit: policies stay as they were", "file", w.Path, "error", strings.TrimSuffix(line, "\n"))
 		}
 	default:
-		slog.Info("ratelimit: policies loaded", "file", w.Path, "policies", len(w.Limiter.Policies()))
+		n := 0
+		for _, l := range w.limiters() {
+			n += len(l.Policies())
+		}
+		slog.Info("ratelimit: policies loaded", "file", w.Path, "policies", n)
 	}
 }
 

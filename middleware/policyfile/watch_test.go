@@ -337,6 +337,50 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// picky is a store that keeps few limits.
+type picky struct{ gcra.Store }
+
+func (picky) CheckLimit(l gcra.Limit) error {
+	if l.Count > 5 {
+		return errors.New("too many")
+	}
+	return nil
+}
+
+// A reload is of all limiters or, if one rejects its policies or the file has a mistake, of none.
+func TestReloadLimiters(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	put := func(a, b string) {
+		write(t, path, "limiters:\n  api: [{name: a, key: user, limit: "+a+"}]\n  signin: [{name: b, key: user, limit: "+b+"}]\n")
+	}
+	put("1/minute", "1/minute")
+	all, err := policyfile.LoadAll(path, funcs, "api", "signin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiters := map[string]*middleware.Limiter{}
+	for name, policies := range all {
+		limiters[name] = middleware.Must(middleware.New(middleware.Config{Store: picky{gcra.NewMemory()}}, policies...))
+	}
+
+	w := &policyfile.Watcher{Path: path, Funcs: funcs, Limiters: limiters, OnReload: func(error) {}}
+	for _, tt := range []struct{ a, b, want string }{
+		{"2/minute", "3/minute", "2/minute 3/minute"},
+		{"4/minute", "9/minute", "2/minute 3/minute"},
+		{"9/minute", "4/minute", "2/minute 3/minute"},
+		{"4/minute", "4/minut", "2/minute 3/minute"},
+		{"4/minute", "5/minute", "4/minute 5/minute"},
+	} {
+		put(tt.a, tt.b)
+		err := w.Reload()
+		got := limiters["api"].Policies()[0].Limit.String() + " " + limiters["signin"].Policies()[0].Limit.String()
+		if got != tt.want || (err == nil) != (tt.want == tt.a+" "+tt.b) {
+			t.Errorf("%s and %s: got %s, %v; want %s", tt.a, tt.b, got, err, tt.want)
+		}
+	}
+}
+
 // Concurrent reloads do not undo each other.
 func TestReloadWhileWatching(t *testing.T) {
 	t.Parallel()
