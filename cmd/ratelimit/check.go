@@ -55,6 +55,9 @@ start anew, and which overrides are below the limit that they override.`,
 			if err != nil {
 				return errFound
 			}
+			if format == "text" {
+				c.printNotes(cmd, now)
+			}
 			return nil
 		},
 	}
@@ -217,6 +220,7 @@ func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j
 		name      string
 		now, then any
 	}{
+		{"limiter", cmp.Or(now.Limiter, "none"), cmp.Or(before.Limiter, "none")},
 		{"routes", p.Routes, was.Routes},
 		{"cost", cmp.Or(now.Cost, "1"), cmp.Or(before.Cost, "1")},
 		{"shadow", p.Shadow, was.Shadow},

@@ -72,6 +72,10 @@ func TestCheckNames(t *testing.T) {
 	want(t, 1, []string{"check", quoted, "--plans", "free,pro"}, `plan is "gold"; want free or pro`)
 	want(t, 0, []string{"check", quoted, "--against", name}, "policy a: limit is new, 9/minute", "policy b is removed")
 
+	two := file(t, "limiters:\n  api: [{name: a, key: tenant, limit: 9/minute}]\n  signin: [{name: c, key: tenant, limit: 5/minute}]\n")
+	want(t, 0, []string{"check", two}, two+" is right\nlimiter api: a\nlimiter signin: c\n")
+	want(t, 0, []string{"check", two, "--against", quoted}, "policy a: limiter was none and is api", "policy c is new")
+
 	want(t, 1, []string{"check", "none.yaml"}, "none.yaml")
 	want(t, 1, []string{"check", "/dev/zero"}, "the file has more than 524288 bytes")
 	want(t, 1, []string{"check", file(t, "policies: {")}, ":1:11: ")

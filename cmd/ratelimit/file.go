@@ -5,6 +5,8 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -41,8 +43,16 @@ func loadPolicies(name string, known policyfile.Names) (*policyFile, error) {
 	}
 
 	file := &policyFile{outlines: outlines, functions: make([]bool, len(outlines)), from: name}
+	limiters := map[string][]string{}
 	for _, o := range outlines {
 		file.policies = append(file.policies, o.Policy)
+		limiters[o.Limiter] = append(limiters[o.Limiter], o.Policy.Name)
+	}
+
+	for _, limiter := range slices.Sorted(maps.Keys(limiters)) {
+		if limiter != "" {
+			file.notef("limiter %s: %s", limiter, strings.Join(limiters[limiter], ", "))
+		}
 	}
 	return file, nil
 }

@@ -59,11 +59,20 @@ func (f *funcs) addCost(text string) error {
 	return nil
 }
 
-// load reads the policies for the player, and the plans that they list.
-func (f *funcs) load(file string, p *player) ([]middleware.Policy, error) {
-	list, err := policyfile.Load(file, f.policyFuncs(p))
+// load reads the policies for the player, of all limiters, and the plans that they list.
+func (f *funcs) load(file string, p *player) (list []middleware.Policy, err error) {
+	all, err := policyfile.LoadAll(file, f.policyFuncs(p))
 	if err != nil {
 		return nil, withHint(err)
+	}
+	p.limiters = map[string]string{}
+	for _, limiter := range slices.Sorted(maps.Keys(all)) {
+		for _, policy := range all[limiter] {
+			if limiter != "" {
+				p.limiters[policy.Name] = limiter
+			}
+		}
+		list = append(list, all[limiter]...)
 	}
 
 	if p.plans, err = plansIn(file); err != nil {

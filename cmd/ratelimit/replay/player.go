@@ -31,10 +31,11 @@ type player struct {
 	latest           time.Duration // the most that one was earlier
 	err              error         // the first error of a decision
 
-	plans         map[string]bool // of all policies
-	notAddresses  unknowns        // client is not an address
-	withoutPlan   unknowns        // no plan, at a policy with plans
-	unlistedPlans unknowns        // plan that no policy lists
+	plans         map[string]bool   // of all policies
+	limiters      map[string]string // by policy, if the file has several
+	notAddresses  unknowns          // client is not an address
+	withoutPlan   unknowns          // no plan, at a policy with plans
+	unlistedPlans unknowns          // plan that no policy lists
 }
 
 // The first lines of the timeline; the policies' lines follow.

@@ -74,6 +74,9 @@ func (r *report) at(micros int64) time.Time { return time.UnixMicro(micros).In(r
 
 func (r *report) policy(w io.Writer, t *tally) {
 	fmt.Fprintf(w, "policy %s", t.policy.Name)
+	if limiter := r.limiters[t.policy.Name]; limiter != "" {
+		fmt.Fprintf(w, " of limiter %s", plain(limiter))
+	}
 	if t.policy.Shadow {
 		fmt.Fprint(w, " (shadow)")
 	}
@@ -218,6 +221,10 @@ func (r *report) notes(w io.Writer) {
 		if r.latest > tooLate {
 			fmt.Fprintln(w, "That is a lot, and causes denials. If a file contains several logs, give them one by one.")
 		}
+	}
+
+	if len(r.limiters) > 0 {
+		fmt.Fprint(w, "\nThe policies of all limiters count as one limiter's: a request that one denies is charged to none.\n")
 	}
 
 	if r.requests > 0 && !r.stats.subSecond {

@@ -95,25 +95,36 @@ func limitsIn(file *ast.File) (limits []placedLimit) {
 			continue
 		}
 
-		list, _ := field(root, "policies").(*ast.SequenceNode)
-		if list == nil {
+		lists := []ast.Node{field(root, "policies")}
+		if limiters, ok := field(root, "limiters").(*ast.MappingNode); ok {
+			for _, limiter := range limiters.Values {
+				lists = append(lists, limiter.Value)
+			}
+		}
+		for _, list := range lists {
+			if list, ok := list.(*ast.SequenceNode); ok {
+				limits = append(limits, limitsOf(list)...)
+			}
+		}
+	}
+	return limits
+}
+
+// limitsOf returns the limits of a list of policies and their plans.
+func limitsOf(list *ast.SequenceNode) (limits []placedLimit) {
+	for _, item := range list.Values {
+		policy, _ := item.(*ast.MappingNode)
+		if policy == nil {
 			continue
 		}
 
-		for _, item := range list.Values {
-			policy, _ := item.(*ast.MappingNode)
-			if policy == nil {
-				continue
-			}
-
-			name := field(policy, "name").GetToken().Value
-			if limit := field(policy, "limit"); limit != nil {
-				limits = append(limits, placedLimit{name, limit.GetToken()})
-			}
-			if plans, ok := field(policy, "plans").(*ast.MappingNode); ok {
-				for _, plan := range plans.Values {
-					limits = append(limits, placedLimit{name, plan.Value.GetToken()})
-				}
+		name := field(policy, "name").GetToken().Value
+		if limit := field(policy, "limit"); limit != nil {
+			limits = append(limits, placedLimit{name, limit.GetToken()})
+		}
+		if plans, ok := field(policy, "plans").(*ast.MappingNode); ok {
+			for _, plan := range plans.Values {
+				limits = append(limits, placedLimit{name, plan.Value.GetToken()})
 			}
 		}
 	}

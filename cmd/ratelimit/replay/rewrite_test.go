@@ -11,8 +11,14 @@ import (
 // The file that --write writes has the suggested limits, and denies as the report says; all
 // else is as it was.
 func TestWrite(t *testing.T) {
-	const policies = `# limits of the API
-policies:
+	for _, top := range []string{"policies:", "limiters:\n  api:"} {
+		testWrite(t, top)
+	}
+}
+
+func testWrite(t *testing.T, top string) {
+	policies := `# limits of the API
+` + top + `
   - name: client # of all
     key: client
     limit: 10/minute   # a guess
