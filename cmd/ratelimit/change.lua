@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the hash
 -- ARGV     the version's field and the start of its new value; the most entries and the most bytes
---          that there may be after a set;
+--          that there may be after a set; the bytes that were read;
 --          n, and n fields to remove, with their values as they were read;
 --          the fields and values to set
 --
@@ -10,12 +10,12 @@
 -- and of those removed. If entries or bytes are above their bound, nothing is set. Removing alone has
 -- no bound.
 --
--- The version ends with a dot and the bytes, so that a change need not read the whole hash, for
--- which servers would wait.
+-- The version ends with a dot and the bytes, so that a change does not read the whole hash, for
+-- which servers would wait. Without a version the bytes that were read count.
 
 local key, version = KEYS[1], ARGV[1]
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
-local next_arg = 5
+local next_arg = 6
 
 local function take()
   next_arg = next_arg + 1
@@ -24,15 +24,8 @@ end
 
 local entries = redis.call('HLEN', key)
 local before = redis.call('HGET', key, version)
-local bytes = tonumber(string.match(before or '', '%.(%d+)$'))
+local bytes = tonumber(string.match(before or '', '%.(%d+)$') or ARGV[5])
 if before then entries = entries - 1 end
-if not bytes then
-  bytes = 0
-  local all = redis.call('HGETALL', key)
-  for i = 1, #all, 2 do
-    if all[i] ~= version then bytes = bytes + #all[i] + #all[i + 1] end
-  end
-end
 
 -- Each field is changed once: an entry is removed only if nobody has set it again since it was read.
 local gone, removed, set = {}, 0, {}

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -66,12 +67,11 @@ func (s *overrideSet) read(ctx context.Context) (err error) {
 	if s.now, err = s.client.Time(ctx).Result(); err != nil {
 		return err
 	}
-	if s.values, err = s.client.HGetAll(ctx, s.key).Result(); err != nil {
+	call := func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
+	if s.values, s.version, err = overrides.Read(ctx, s.client, s.key, "", math.MaxInt, call); err != nil {
 		return err
 	}
 
-	s.version = s.values[overrides.Version]
-	delete(s.values, overrides.Version)
 	for field, value := range s.values {
 		e, err := overrides.Parse(field, value, s.now)
 		switch {
@@ -141,7 +141,11 @@ func (s *overrideSet) takeBack(ctx context.Context, fields []string) error {
 // change runs the script: it removes fields that have the values that were read, and sets fields to
 // values. The version tells servers that something has changed.
 func (s *overrideSet) change(ctx context.Context, remove []string, set ...any) ([]int64, error) {
-	args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes, len(remove)}
+	read := 0
+	for field, value := range s.values {
+		read += len(field) + len(value)
+	}
+	args := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36), overrides.Most, overrides.MostBytes, read, len(remove)}
 	for _, field := range remove {
 		args = append(args, field, s.values[field])
 	}

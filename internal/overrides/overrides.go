@@ -4,7 +4,7 @@
 // when something has changed.
 package overrides
 
-// table.go says which entry holds, and when.
+// table.go says which entry holds, and when; read.go reads all in parts.
 
 import (
 	"encoding/json"

@@ -43,7 +43,7 @@ type Config struct {
 
 const (
 	interval = 2 * time.Second // between two looks at Redis
-	timeout  = time.Second     // of one look
+	timeout  = time.Second     // of a round trip
 )
 
 // Overrides are the overrides in force, safe for concurrent use.
@@ -53,8 +53,15 @@ type Overrides struct {
 	log    diag.Log
 
 	known   atomic.Pointer[overrides.Table]
-	version string // of the overrides in use; "" is an empty Redis
-	unread  bool   // the last look has failed
+	version string            // of the overrides in use, or ""
+	parsed  map[string]parsed // by field
+	unread  bool              // the last look has failed
+}
+
+// parsed is an entry that need not be parsed again after a change of others: a few of 10,000 change.
+type parsed struct {
+	value string
+	entry overrides.Entry
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
@@ -114,9 +121,9 @@ func (o *Overrides) follow(ctx context.Context) {
 
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
-	fields, err := o.look(ctx)
+	fields, version, err := overrides.Read(ctx, o.client, o.key, o.version, overrides.Most, roundTrip)
 	if fields != nil {
-		o.version = fields[overrides.Version] // of these entries: it may be newer than before
+		o.version = version
 		o.learn(fields)
 	}
 
@@ -147,65 +154,29 @@ func (o *Overrides) report(err error) {
 	o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: "+consequence, "key", o.key, "error", err)
 }
 
-// look returns what read does. It ends with the timeout, also if the client waits longer by its
-// settings.
-func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
+// roundTrip makes one round trip. It ends with the timeout, also if the client waits longer by its settings.
+func roundTrip(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-
-	var fields map[string]string
-	known := o.version
-	err := await.Call(ctx, func() (err error) {
-		fields, err = o.read(ctx, known)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return fields, nil
-}
-
-// read returns what Redis has, or nil if that has the version that is known. Without a version, as
-// of a hash that somebody has written by hand, any look may find a change.
-func (o *Overrides) read(ctx context.Context, known string) (map[string]string, error) {
-	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
-	if errors.Is(err, redis.Nil) { // there are none yet
-		err = nil
-	}
-	if err != nil || version != "" && version == known {
-		return nil, err
-	}
-
-	size, err := o.client.HLen(ctx, o.key).Result()
-	switch {
-	case err != nil:
-		return nil, err
-	case size == 0:
-		return map[string]string{}, nil
-	case size > overrides.Most+1:
-		return nil, errors.New("there are more than 10000; want fewer, as the command keeps them")
-	}
-
-	fields, err := o.client.HGetAll(ctx, o.key).Result()
-	if err != nil {
-		return nil, err // the client may return a part beside it
-	}
-	return fields, nil
+	return await.Call(ctx, func() error { return f(ctx) })
 }
 
 // learn replaces the overrides in use.
 func (o *Overrides) learn(fields map[string]string) {
-	known, now := new(overrides.Table), time.Now()
+	known, before, now := new(overrides.Table), o.parsed, time.Now()
+	o.parsed = make(map[string]parsed, len(fields))
 	for field, value := range fields {
-		if field == overrides.Version {
-			continue
+		p, ok := before[field]
+		if !ok || p.value != value {
+			e, err := overrides.Parse(field, value, now)
+			if err != nil {
+				o.log.Report(diag.OverridesUnread, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
+				continue
+			}
+			p = parsed{value, e}
 		}
-		e, err := overrides.Parse(field, value, now)
-		if err != nil {
-			o.log.Report(diag.OverridesUnread, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
-			continue
-		}
-		known.Add(e)
+		o.parsed[field] = p
+		known.Add(p.entry)
 	}
 	o.known.Store(known)
 }

@@ -152,13 +152,34 @@ func TestLimiter(t *testing.T) {
 	redistest.Eventually(t, patience, "the limit", func() bool { d := decide(); return !d.Allowed && d.Results[0].Limit == gcra.PerHour(1) })
 }
 
-// A server follows as many overrides as the command sets.
+// parts is a hook that keeps how many fields and bytes an answer had at most.
+type parts struct{ fields, bytes int }
+
+func (p *parts) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p *parts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (p *parts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if scan, ok := cmd.(*redis.ScanCmd); ok {
+			part, _ := scan.Val()
+			p.fields, p.bytes = max(p.fields, len(part)/2), max(p.bytes, len(strings.Join(part, "")))
+		}
+		return err
+	}
+}
+
+// A server follows as many overrides as the command sets, as long as they may be, and reads them in
+// parts, so that Redis goes on answering.
 func TestMostOverrides(t *testing.T) {
 	c := redistest.Any(t)
 	hour := time.Now().Add(time.Hour)
 	var all []any
 	for i := range overrides.Most - 1 {
-		e := overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", Until: hour, Why: strings.Repeat("x", 100), At: time.Now()}
+		e := overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", Until: hour, Why: strings.Repeat("x", 200), At: time.Now()}
 		text, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
@@ -170,8 +191,13 @@ func TestMostOverrides(t *testing.T) {
 	}
 
 	write(t, c, "last", "p", "banned", hour)
+	most := new(parts)
+	c.AddHook(most)
 	o := follow(t, c, nil)
 	is(t, o, "p", "last", "banned")
+	if most.fields > 500 || most.bytes > overrides.MostBytes/10 || most.fields == 0 {
+		t.Errorf("one answer had %d fields, one %d bytes; want at most 500, and a tenth of %d", most.fields, most.bytes, overrides.MostBytes)
+	}
 	if limits, bans := o.InForce(); limits != overrides.Most-1 || bans != 1 {
 		t.Errorf("got %d limits and %d bans in force; want %d and 1", limits, bans, overrides.Most-1)
 	}
@@ -200,6 +226,7 @@ func TestBrokenEntries(t *testing.T) {
 	hour := time.Now().Add(time.Hour)
 	for field, value := range map[string]string{
 		"{x}:p":   "nonsense",
+		"{e}:p":   "",
 		"{y}:p":   `{"subject":"y","policy":"p","limit":"banned","at":"2026-01-01T00:00:00Z"}`,
 		"{z}:p":   `{"subject":"k","policy":"p","limit":"1/hour","until":"2026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
 		"{u}:p":   `{"subject":"u","policy":"p","limit":"lots","until":"2026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
@@ -224,7 +251,7 @@ func TestBrokenEntries(t *testing.T) {
 	}
 
 	lines := log.Lines()
-	if len(lines) != 5 {
+	if len(lines) != 6 {
 		t.Errorf("got %v; want a line for each", lines)
 	}
 	for _, line := range lines {
@@ -238,11 +265,8 @@ func TestBrokenEntries(t *testing.T) {
 	}
 }
 
-// breaksOff is a hook for an answer with all overrides of which only a part comes.
-type breaksOff struct {
-	missing string // field
-	broken  atomic.Int64
-}
+// breaksOff is a hook for answers with overrides that do not come.
+type breaksOff struct{ broken atomic.Int64 }
 
 func (b *breaksOff) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -253,8 +277,8 @@ func (b *breaksOff) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func (b *breaksOff) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if all, ok := cmd.(*redis.MapStringStringCmd); ok && err == nil {
-			delete(all.Val(), b.missing)
+		if all, ok := cmd.(*redis.ScanCmd); ok && err == nil {
+			all.SetVal(nil, 0)
 			b.broken.Add(1)
 			err = io.ErrUnexpectedEOF
 			cmd.SetErr(err)
@@ -272,7 +296,7 @@ func TestPartOfOverrides(t *testing.T) {
 	log := new(diagtest.Log)
 	o := follow(t, c, log)
 
-	hook := &breaksOff{missing: (&overrides.Entry{Subject: "a"}).Field()}
+	hook := new(breaksOff)
 	c.AddHook(hook)
 	write(t, c, "b", "", "banned", hour)
 	redistest.Eventually(t, patience, "two looks", func() bool { return hook.broken.Load() >= 2 })
