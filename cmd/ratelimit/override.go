@@ -228,7 +228,7 @@ func (f *policyFile) noteAddresses(cmd *cobra.Command) {
 		note(cmd.ErrOrStderr(), "warning: servers count nobody by address, so this has no effect")
 	}
 	if len(unseen) > 0 {
-		note(cmd.OutOrStdout(), "Not known, as they have had no request: %s.", strings.Join(unseen, ", "))
+		note(cmd.OutOrStdout(), "Not known yet: %s.", strings.Join(unseen, ", "))
 	}
 }
 

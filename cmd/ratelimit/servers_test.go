@@ -45,9 +45,9 @@ func TestServersSay(t *testing.T) {
 		return fmt.Sprintf(`[{"name":"client","limit":"%d/minute","kinds":["ip"]},%s]`, n, plans)
 	}
 
-	say(t, s, "3500 "+client(100))
+	say(t, s, "3620 "+client(100)) // an hour after the last request, which comes soon after
 	peek := func(subject string) []string { return []string{"peek", subject} }
-	want(t, 0, peek("ip:192.0.2.7"), "policies as 1 server said 58m", "client 100/minute 6")
+	want(t, 0, peek("ip:192.0.2.7"), "policies as 1 server said 1h", "client 100/minute 6")
 	want(t, 0, peek("sub:alice"), "rate ? - - in ", "one of free 30/minute, pro 1000/minute",
 		"month (plan pro) 1000/calendar month 993 0 in ", "func ? - - in ", "limit by function")
 	want(t, 0, []string{"top"}, "ip:192.0.2.7 40 100/minute in ", "one of free 30/minute, pro 1000/minute", "sub:alice 7 1000/calendar month")
@@ -56,7 +56,7 @@ func TestServersSay(t *testing.T) {
 	want(t, 0, []string{"override", "set", "sub:alice", "2000/calendar month", "--policy", "month", "--for", "1h"})
 	want(t, 0, []string{"override", "set", "ip:192.0.2.7", "200/minute", "--policy", "client", "--for", "1h"})
 	want(t, 0, []string{"override", "rm", "ip:192.0.2.7"})
-	want(t, 0, []string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "Policies that count by address: client.", "Not known, as they have had no request: func.")
+	want(t, 0, []string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "Policies that count by address: client.", "Not known yet: func.")
 	want(t, 0, []string{"reset", "sub:alice"}, "sub:alice is full in: ")
 	want(t, 0, peek("sub:alice"), "rate ? - - no bucket", "func ? - - no bucket")
 

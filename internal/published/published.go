@@ -26,8 +26,9 @@ const (
 	// Suffix is what follows the prefix of a store in the key. Keys of buckets escape the ~.
 	Suffix = "{instances}~policies"
 
-	// Lasts is how long a server's policies are kept after it has said them last.
-	Lasts = time.Hour
+	// Lasts is how long a server's policies are kept after it has said them last: an hour after its last
+	// request at least, as under traffic it says them again before they are older than Live.
+	Lasts = time.Hour + Live
 
 	// MostBytes bounds the value, and mostText the policies of one limiter.
 	MostBytes = 16 << 10
