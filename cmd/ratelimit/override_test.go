@@ -285,14 +285,19 @@ func TestImport(t *testing.T) {
 	s.Client().HSet(t.Context(), overrides.Key("rl:"), "{broken}:p", "?")
 	want(t, 1, []string{"override", "list"}, "sub:alice", `broken, and skipped by servers: "{broken}:p" is no entry`)
 	want(t, 0, []string{"override", "unset", "broken", "--policy", "p"}, "taken back: {broken}:p, which was broken")
-	s.Client().HDel(t.Context(), overrides.Key("rl:"), overrides.Version)
-	want(t, 1, []string{"override", "list"}, "sub:alice", "has no field ~version, so servers read all of it every two seconds")
 
 	var many []overrides.Entry
 	for i := range overrides.Most {
 		many = append(many, overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", At: time.Now(), Until: time.Now().Add(time.Hour)})
 	}
 	imports(many, 1, "there would be 10002 overrides; want at most 10000")
+	for i := range many {
+		many[i].Limit = "lots"
+	}
+	imports(many, 1, "entry 10: ", "and 9990 more")
+	for i := range many {
+		many[i].Limit = "none"
+	}
 	s.Client().FlushAll(t.Context())
 	imports(many, 0, "10000 set")
 }

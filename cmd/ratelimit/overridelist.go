@@ -22,7 +22,7 @@ func (c *command) list() *cobra.Command {
 		Short: "List overrides and bans: who set them, when, why and for how long",
 		Example: `  ratelimit override list
   ratelimit override list --json > overrides.json   # a copy, for import`,
-		Args: exactly(0),
+		Args: asUsed,
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {
 			if c.json {
 				printJSON(cmd.OutOrStdout(), set.sorted())
@@ -33,12 +33,7 @@ func (c *command) list() *cobra.Command {
 			for _, field := range slices.Sorted(maps.Keys(set.broken)) {
 				note(cmd.ErrOrStderr(), "broken, and skipped by servers: %s", plain(set.broken[field].Error()))
 			}
-			unversioned := set.version == "" && len(set.entries.All) > 0
-			if unversioned {
-				note(cmd.ErrOrStderr(), "the hash %s has no field %s, so servers read all of it every two seconds; "+
-					"any change by this command adds it", set.key, overrides.Version)
-			}
-			if len(set.broken) > 0 || unversioned {
+			if len(set.broken) > 0 {
 				return errFound
 			}
 			return nil
@@ -52,10 +47,10 @@ func (c *command) importAll() *cobra.Command {
 		Use:   "import FILE",
 		Short: "Set all overrides of a file that list --json has written",
 		Long: `Import sets all overrides of a file that "ratelimit override list --json" has
-written, also in a Redis that has lost its data. Those that have ended are left out.
-If one is broken, nothing is set.`,
+written, also in a Redis that has lost its data. Those that have ended are left
+out. If one is broken, nothing is set.`,
 		Example: "  ratelimit override import overrides.json",
-		Args:    exactly(1),
+		Args:    asUsed,
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
 			entries, err := readEntries(args[0], set.now)
 			if err != nil {
@@ -77,7 +72,7 @@ If one is broken, nothing is set.`,
 const maxImport = 4 * overrides.MostBytes
 
 // readEntries reads a file of list, without the entries that have ended. All are right, or
-// there is an error for each that is not.
+// there is an error for the first ten that are not.
 func readEntries(name string, now time.Time) (entries []overrides.Entry, err error) {
 	text, err := readAtMost(name, maxImport)
 	if err != nil {
@@ -96,6 +91,9 @@ func readEntries(name string, now time.Time) (entries []overrides.Entry, err err
 		if now.Before(e.Until) {
 			entries = append(entries, e)
 		}
+	}
+	if more := len(errs) - 10; more > 0 {
+		errs = append(errs[:10], fmt.Errorf("and %d more", more))
 	}
 	return entries, errors.Join(errs...)
 }
