@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,28 +19,20 @@ import (
 // check is the command "check".
 func (c *command) check() *cobra.Command {
 	var known policyfile.Names
-	var format, against string
+	var against string
 	cmd := &cobra.Command{
 		Use:   "check POLICIES",
 		Short: "Is this file of policies right, and what does it change?",
 		Long: `Check prints the mistakes in a file of policies, each with line and column.
 
 Without --keys, --costs or --plans every such name in the file counts as right.
-With --against it says in words what changes from an older file, which buckets
-start anew, and which overrides are below the limit that they override.`,
+With --against it says in words what changes from an older file, and which
+buckets start anew.`,
 		Example: `  ratelimit check policies.yaml --keys client,user --plans free,pro
-  ratelimit check policies.yaml --against <(git show main:policies.yaml)
-  ratelimit check policies.yaml --format github   # in a workflow`,
-		Args: exactly(1),
+  ratelimit check policies.yaml --against <(git show main:policies.yaml)`,
+		Args: asUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if c.json {
-				format = "json"
-			}
-			if !slices.Contains([]string{"text", "json", "github"}, format) {
-				return usagef("--format is %q; want text, json or github", format)
-			}
-
-			r := checked{File: args[0], Mistakes: []mistake{}}
+			out, r := cmd.OutOrStdout(), checked{File: args[0], Mistakes: []mistake{}}
 			now, err := loadPolicies(args[0], known)
 			if err == nil && against != "" {
 				before, err := loadPolicies(against, policyfile.Names{})
@@ -50,13 +42,20 @@ start anew, and which overrides are below the limit that they override.`,
 				r.Changes = now.since(before)
 			}
 
-			r.add(err)
-			r.print(cmd.OutOrStdout(), format)
+			switch r.add(err); {
+			case c.json:
+				printJSON(out, r)
+			case err != nil:
+				fmt.Fprintln(out, err)
+			default:
+				for _, change := range r.Changes {
+					fmt.Fprintln(out, change)
+				}
+				fmt.Fprintf(out, "%s is right\n", r.File)
+				c.printNotes(cmd, now)
+			}
 			if err != nil {
 				return errFound
-			}
-			if format == "text" {
-				c.printNotes(cmd, now)
 			}
 			return nil
 		},
@@ -66,7 +65,6 @@ start anew, and which overrides are below the limit that they override.`,
 	flags.StringSliceVar(&known.Keys, "keys", nil, "`names` of the keys that the program registers, such as client,user")
 	flags.StringSliceVar(&known.Costs, "costs", nil, "`names` of its costs")
 	flags.StringSliceVar(&known.Plans, "plans", nil, "`names` of its plans")
-	flags.StringVar(&format, "format", "text", "`form`: text, json or github")
 	flags.StringVar(&against, "against", "", "`file` to compare with")
 	return c.uses(cmd, "json")
 }
@@ -96,56 +94,14 @@ func (r *checked) add(err error) {
 	}
 
 	for _, err := range all {
-		m := mistake{Text: err.Error()}
-		if rest, ok := strings.CutPrefix(m.Text, r.File+":"); ok {
-			m.Text = strings.TrimSpace(rest)
-			if parts := strings.SplitN(rest, ":", 3); len(parts) == 3 {
-				line, err1 := strconv.Atoi(parts[0])
-				column, err2 := strconv.Atoi(parts[1])
-				if err1 == nil && err2 == nil {
-					m = mistake{line, column, strings.TrimSpace(parts[2])}
-				}
-			}
-		}
-		r.Mistakes = append(r.Mistakes, m)
+		parts := placed.FindStringSubmatch(strings.TrimPrefix(err.Error(), r.File+":"))
+		line, _ := strconv.Atoi(parts[1])
+		column, _ := strconv.Atoi(parts[2])
+		r.Mistakes = append(r.Mistakes, mistake{line, column, parts[3]})
 	}
 }
 
-func (r *checked) print(w io.Writer, format string) {
-	if format == "json" {
-		printJSON(w, r)
-		return
-	}
-
-	for _, m := range r.Mistakes {
-		switch {
-		case format == "github":
-			fmt.Fprintf(w, "::error file=%s,line=%d,col=%d::%s\n", githubValue.Replace(r.File), max(m.Line, 1), max(m.Column, 1), githubText.Replace(m.Text))
-		case m.Line == 0:
-			fmt.Fprintf(w, "%s: %s\n", r.File, m.Text)
-		default:
-			fmt.Fprintf(w, "%s:%d:%d: %s\n", r.File, m.Line, m.Column, m.Text)
-		}
-	}
-
-	for _, change := range r.Changes {
-		if format == "github" {
-			fmt.Fprintf(w, "::notice file=%s::%s\n", githubValue.Replace(r.File), githubText.Replace(change))
-		} else {
-			fmt.Fprintln(w, change)
-		}
-	}
-
-	if format == "text" && len(r.Mistakes) == 0 {
-		fmt.Fprintf(w, "%s is right\n", r.File)
-	}
-}
-
-// The escapes of GitHub's workflow commands.
-var (
-	githubText  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	githubValue = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-)
+var placed = regexp.MustCompile(`(?s)^(?:(\d+):(\d+):)? *(.*)$`)
 
 // since returns in words what is different from an older file.
 func (f *policyFile) since(old *policyFile) (changes []string) {
@@ -158,7 +114,6 @@ func (f *policyFile) since(old *policyFile) (changes []string) {
 		} else {
 			f.changed(add, i, old, j)
 		}
-		f.lowOverrides(add, i)
 	}
 
 	for _, p := range old.policies {
@@ -173,14 +128,7 @@ func (f *policyFile) since(old *policyFile) (changes []string) {
 	return changes
 }
 
-func (f *policyFile) index(name string) int {
-	for i, p := range f.policies {
-		if p.Name == name {
-			return i
-		}
-	}
-	return -1
-}
+func (f *policyFile) index(name string) int { return slices.Index(f.names(), name) }
 
 // changed adds what is different between the policy i and the policy j of an older file.
 func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j int) {
@@ -231,20 +179,6 @@ func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j
 	} {
 		if now, then := fmt.Sprint(field.now), fmt.Sprint(field.then); now != then {
 			add("policy %s: %s was %s and is %s", p.Name, field.name, then, now)
-		}
-	}
-}
-
-// lowOverrides adds the overrides of a policy that are lower than all its limits.
-func (f *policyFile) lowOverrides(add func(string, ...any), i int) {
-	overrides := f.outlines[i].Overrides
-	for _, subject := range slices.Sorted(maps.Keys(overrides)) {
-		below := true
-		for _, base := range f.limits(i) {
-			below = below && !overrides[subject].Banned && lower(overrides[subject].Limit, base)
-		}
-		if below {
-			add("policy %s: override of %s, %v, is below the policy's limit", f.policies[i].Name, subject, overrides[subject].Limit)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,32 +94,12 @@ func commands(t *testing.T) (all []string) {
 	return all
 }
 
-// inShell runs a command of a page. One that goes on until Ctrl-C gets that after it has
-// printed something.
+// inShell runs a command of a page.
 func inShell(t *testing.T, shell, line string) error {
 	t.Helper()
-	var errs strings.Builder
-	cmd := exec.CommandContext(t.Context(), shell, "-c", "PATH=$PWD:$PATH; exec "+line)
-	cmd.Stderr = &errs
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-
-	if strings.Contains(line, "--every") {
-		if _, err := out.Read(make([]byte, 1)); err != nil {
-			return err
-		}
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			return err
-		}
-	}
-	printed, _ := io.ReadAll(out)
-	if err := cmd.Wait(); err != nil && !strings.Contains(string(printed), "has no override") {
-		return fmt.Errorf("%w\n%s%s", err, printed, &errs)
+	printed, err := exec.CommandContext(t.Context(), shell, "-c", "PATH=$PWD:$PATH; exec "+line).CombinedOutput()
+	if err != nil && !strings.Contains(string(printed), "has no override") {
+		return fmt.Errorf("%w\n%s", err, printed)
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 
 // policyFile is the policies of a file, or what servers say of theirs.
 type policyFile struct {
-	policies  []middleware.Policy
-	outlines  []policyfile.Outline // of each
-	functions []bool               // a function decides about the limit; only of servers
+	policies []middleware.Policy
+	outlines []policyfile.Outline // of each
+	unsure   []string             // what there is to say of the limit if servers disagree, or a function decides
 
 	from  string // who says so; "" if nobody does
 	notes []string
@@ -42,7 +42,7 @@ func loadPolicies(name string, known policyfile.Names) (*policyFile, error) {
 		return nil, err
 	}
 
-	file := &policyFile{outlines: outlines, functions: make([]bool, len(outlines)), from: name}
+	file := &policyFile{outlines: outlines, unsure: make([]string, len(outlines)), from: name}
 	limiters := map[string][]string{}
 	for _, o := range outlines {
 		file.policies = append(file.policies, o.Policy)

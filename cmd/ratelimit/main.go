@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
 	"regexp"
@@ -22,7 +21,6 @@ import (
 	_ "time/tzdata" // for calendars in a zone, on a machine without the database
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/seed-e377111c/ratelimit/cmd/ratelimit/replay"
 )
@@ -38,7 +36,8 @@ their policies are. Replay needs a file of policies, and others take one by
 
   policies: [{name: client, key: any, limit: 60/minute}]
 
-A subject is the text of a key, such as ip:192.0.2.7 or sub:alice. Top prints subjects.
+A subject is the text of a key, such as ip:192.0.2.7 or sub:alice. Top prints
+subjects.
 
 Overrides and bans hold on servers that follow them (Config.Override and package
 middleware/fleet). Only reset, override and ban change limits or buckets. Exit
@@ -46,13 +45,13 @@ codes: 0, 1 if there is a problem, 2 for a wrong usage.`
 
 const examples = `  export REDIS_URL=redis://localhost:6379/0
 
-  ratelimit check policies.yaml                      # is this file right?
-  ratelimit top                                      # who is limited?
-  ratelimit peek ip:192.0.2.7                        # why?
-  ratelimit ban ip:192.0.2.0/24 --for 1h             # deny this network,
-  ratelimit override set ip:192.0.2.7 none --for 1h  # but let this client
-  ratelimit unban ip:192.0.2.0/24                    # through; and take
-  ratelimit override unset ip:192.0.2.7              # both back`
+  ratelimit check policies.yaml                         # is this file right?
+  ratelimit top                                         # who is limited?
+  ratelimit peek ip:192.0.2.7                           # why?
+  ratelimit ban ip:192.0.2.0/24 --for 1h                # deny this network,
+  ratelimit override set ip:192.0.2.7 default --for 1h  # but let this client
+  ratelimit unban ip:192.0.2.0/24                       # through; and take
+  ratelimit override unset ip:192.0.2.7                 # both back`
 
 // command is what all commands share: the global flags.
 type command struct {
@@ -61,8 +60,7 @@ type command struct {
 	redis, prefix, policies string
 	json                    bool
 
-	terminal bool // somebody can answer a question
-	started  bool // the flags and the arguments are valid
+	started bool // the flags and the arguments are valid
 }
 
 // errFound ends a command that has printed what is wrong.
@@ -79,15 +77,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 
-	return (&command{terminal: isTerminal(stdin) && isTerminal(stdout)}).run(ctx, args, stdin, stdout, stderr)
-}
-
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
-
-func (c *command) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	c := new(command)
 	root := c.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -122,8 +112,10 @@ func (c *command) root() *cobra.Command {
 		Args:             noCommand,
 		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.unused(cmd); err != nil {
-				return err
+			for _, name := range globals {
+				if c.global.Flags().Changed(name) && cmd.Flags().Lookup(name) == nil {
+					return usagef("--%s has no effect on %s", name, cmd.Name())
+				}
 			}
 			c.started = true
 			return nil
@@ -149,14 +141,6 @@ func (c *command) root() *cobra.Command {
 		c.uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
 	)
 
-	var reflowAll func(cmd *cobra.Command)
-	reflowAll = func(cmd *cobra.Command) {
-		cmd.Long = reflow(cmd.Long)
-		for _, below := range cmd.Commands() {
-			reflowAll(below)
-		}
-	}
-	reflowAll(root)
 	return root
 }
 
@@ -182,34 +166,20 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q", shown(args[0]))
 }
 
-// exactly is the number of a command's arguments, which its Use names, and atLeast the smallest.
-func exactly(n int) cobra.PositionalArgs { return between(n, n) }
-func atLeast(n int) cobra.PositionalArgs { return between(n, math.MaxInt) }
-
-func between(n, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < n || len(args) > most {
-			all := make([]string, len(args))
-			for i, arg := range args {
-				all[i] = shown(arg)
-			}
-			return fmt.Errorf("arguments are %q; want %s", all, cmd.Use)
-		}
+// asUsed returns an error unless there are as many arguments as the command's Use names.
+func asUsed(cmd *cobra.Command, args []string) error {
+	want := len(strings.Fields(cmd.Use)) - 1
+	if len(args) == want || len(args) > want && strings.HasSuffix(cmd.Use, "...") {
 		return nil
 	}
+	var all []string
+	for _, arg := range args {
+		all = append(all, shown(arg))
+	}
+	return fmt.Errorf("arguments are %q; want %s", all, cmd.Use)
 }
 
 // shown returns an argument without what may be the user and the password of a URL.
 func shown(arg string) string { return userinfo.ReplaceAllString(arg, "://...@") }
 
 var userinfo = regexp.MustCompile(`(?s)://.*@`)
-
-// unused returns an error for a global flag before a command on which it has no effect.
-func (c *command) unused(cmd *cobra.Command) error {
-	for _, name := range globals {
-		if c.global.Flags().Changed(name) && cmd.Flags().Lookup(name) == nil {
-			return usagef("--%s has no effect on %s", name, cmd.Name())
-		}
-	}
-	return nil
-}

@@ -112,7 +112,6 @@ func TestUsage(t *testing.T) {
 		{[]string{"override", "imporrt"}, "did you mean import?"},
 		{[]string{"x"}, `there is no command "x"`},
 		{[]string{"check"}, "arguments are []; want check POLICIES"},
-		{[]string{"check", policies, "--format", "xml"}, `--format is "xml"; want text, json or github`},
 		{[]string{"check", policies, "--speed"}, "unknown flag: --speed"},
 		{[]string{"check", policies, "--redis", "redis://localhost"}, "unknown flag: --redis"},
 		{[]string{"replay", "--policies", policies}, "no log is given"},

@@ -21,13 +21,12 @@ func (c *command) override() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "override",
 		Short: "Give a subject another limit, or none, for a while",
-		Long: `Overrides are kept in Redis with who set them, when and why, and hold within five
-seconds on every server that follows them (package middleware/fleet). Each has an
-end; a limit that is to stay belongs in the file of policies.`,
+		Long: `Overrides are kept in Redis with who set them, when and why, and hold within
+five seconds on every server that follows them (package middleware/fleet). Each
+has an end; a limit that is to stay belongs in the file of policies.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
   ratelimit override set sub:alice 1000/minute --policy client --for 7d
-  ratelimit override list
-  ratelimit override unset ip:192.0.2.7`,
+  ratelimit override list`,
 		Args: noCommand,
 		RunE: func(*cobra.Command, []string) error {
 			return usagef("the command is missing; want set, unset, list or import")
@@ -57,14 +56,15 @@ func (c *command) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set SUBJECT LIMIT...",
 		Short: "Set a limit, such as 1000/minute, or none for no limit",
-		Long: `Set gives a subject another limit in one policy, or no limit in one or all, until
-that ends. "default" gives it the limits that hold without overrides, as for a
-customer in a network that is banned. A limit that is lower than the present one
-needs --force, and so does any number if the present limit is not known. To deny all, use ban.`,
+		Long: `Set gives a subject another limit in one policy, or no limit in one or all,
+until that ends. "default" gives it the limits that hold without overrides, as
+for a customer in a network that is banned. A limit that is lower than the
+present one needs --force, and so does any number if the present limit is not
+known. To deny all, use ban.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h
   ratelimit override set ip:198.51.100.7 default --for 1h
   ratelimit override set sub:alice 1000/minute --policy client --for 7d`,
-		Args: atLeast(2),
+		Args: asUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limit := strings.Join(args[1:], " ")
 			if limit == overrides.Banned {
@@ -85,11 +85,12 @@ func (c *command) ban() *cobra.Command {
 		Use:   "ban SUBJECT",
 		Short: "Deny the requests of a subject or network for a while",
 		Long: `Ban denies the requests of a subject that a policy applies to, in one policy or
-all, until it ends. A network such as ip:198.51.100.0/24 is all addresses in it. A shadow policy bans nobody. A ban is an override like others:
-"ratelimit override unset" takes it back.`,
+all, until it ends. A network such as ip:198.51.100.0/24 is all addresses in it.
+A shadow policy bans nobody. A ban is an override like others: "ratelimit
+override unset" takes it back.`,
 		Example: `  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"
   ratelimit ban ip:198.51.100.0/24 --for 1h`,
-		Args: exactly(1),
+		Args: asUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: overrides.Banned}, &t)
 		},
@@ -116,16 +117,13 @@ func (c *command) unban() *cobra.Command {
 func (c *command) takeBack(bans bool) *cobra.Command {
 	var policy string
 	cmd := &cobra.Command{
-		Args: exactly(1),
+		Args: asUsed,
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
 			fields, lines := set.of(args[0], func(p, limit string) bool {
 				return (!cmd.Flags().Changed("policy") || p == policy) && (!bans || limit == overrides.Banned)
 			})
 			if len(fields) == 0 {
-				what := "override"
-				if bans {
-					what = "ban"
-				}
+				what := map[bool]string{false: "override", true: "ban"}[bans]
 				note(cmd.OutOrStdout(), "%s has no %s; \"ratelimit override list\" shows all", plain(args[0]), what)
 				return errFound
 			}
@@ -187,12 +185,12 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 
 		note(cmd.OutOrStdout(), "set: %s, ends in %s (%s)", describe(e), human(time.Duration(t.length)), e.Until.Format(time.RFC3339))
 		note(cmd.OutOrStdout(), holds)
-		over := set.over(&e)
-		for _, other := range over[:min(len(over), 5)] {
+		for i, other := range set.over(&e) {
+			if i == 5 {
+				note(cmd.OutOrStdout(), "And more, see ratelimit override list.")
+				break
+			}
 			note(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s", human(other.Until.Sub(set.now)), describe(other))
-		}
-		if len(over) > 5 {
-			note(cmd.OutOrStdout(), "And %d more, see ratelimit override list.", len(over)-5)
 		}
 		if all := set.find("", e.Subject); all != nil && all.Limit == overrides.Banned && e.Policy != "" && e.Limit != overrides.Banned {
 			note(cmd.OutOrStdout(), "In other policies this holds: %s", describe(all.Entry))

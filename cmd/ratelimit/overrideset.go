@@ -25,8 +25,7 @@ import (
 type overrideSet struct {
 	client  redis.UniversalClient
 	key     string
-	now     time.Time // of Redis
-	version string
+	now     time.Time         // of Redis
 	values  map[string]string // as they were read, by field
 	entries overrides.Table   // without those that have ended
 	ended   []string          // their fields
@@ -68,7 +67,7 @@ func (s *overrideSet) read(ctx context.Context) (err error) {
 		return err
 	}
 	call := func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
-	if s.values, s.version, err = overrides.Read(ctx, s.client, s.key, "", math.MaxInt, call); err != nil {
+	if s.values, _, err = overrides.Read(ctx, s.client, s.key, "", math.MaxInt, call); err != nil {
 		return err
 	}
 

@@ -35,18 +35,6 @@ func fold(w io.Writer, first, indent, text string) {
 	fmt.Fprintln(w, line)
 }
 
-// reflow returns the text of a help in lines, but paragraphs that are indented as they are.
-func reflow(text string) string {
-	paragraphs := strings.Split(text, "\n\n")
-	for i, p := range paragraphs {
-		var out strings.Builder
-		if fold(&out, "", "", p); !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n  ") {
-			paragraphs[i] = strings.TrimSpace(out.String())
-		}
-	}
-	return strings.Join(paragraphs, "\n\n")
-}
-
 // table is rows of cells, of which the first row has the titles. A row of one cell is text below the
 // row before.
 type table [][]string

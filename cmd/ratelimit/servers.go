@@ -85,7 +85,7 @@ func (f *policyFile) add(variants map[string]int) {
 	all := slices.SortedFunc(maps.Keys(variants), func(a, b string) int {
 		return cmp.Or(variants[b]-variants[a], strings.Compare(a, b))
 	})
-	plans, words := map[string]gcra.Limit{}, []string{}
+	plans, words, unsure := map[string]gcra.Limit{}, []string{}, ""
 	var first published.Policy
 	for i := len(all) - 1; i >= 0; i-- {
 		p, on := published.Policy{}, "on "+count(variants[all[i]], "server")
@@ -94,10 +94,8 @@ func (f *policyFile) add(variants map[string]int) {
 			f.notef("%s: left out, as there is no room for more", p.Name)
 		}
 
-		limits := maps.Clone(p.Plans)
-		if limits == nil {
-			limits = map[string]gcra.Limit{}
-		}
+		limits := map[string]gcra.Limit{}
+		maps.Copy(limits, p.Plans)
 		if !slices.Contains(slices.Collect(maps.Values(limits)), p.Limit) && p.Limit != (gcra.Limit{}) && !p.Function {
 			limits[""] = p.Limit
 		}
@@ -107,16 +105,23 @@ func (f *policyFile) add(variants map[string]int) {
 			}
 			plans[plan] = limit
 		}
-		words = append(words, oneOfLimits(limits, p.Function)+" "+on)
+		text := oneOfLimits(limits)
+		if p.Function {
+			text, unsure = byFunction, byFunction
+		}
+		words = append([]string{text + " " + on}, words...)
 	}
 
-	if slices.Reverse(words); len(words) > 1 {
-		f.notef("servers disagree about %s: %s", first.Name, strings.Join(words, ", "))
+	if len(words) > 1 {
+		unsure = strings.Join(words, ", ")
+		f.notef("servers disagree about %s: %s", first.Name, unsure)
 	}
 	p := middleware.Policy{Name: first.Name, Limit: first.Limit, Shadow: first.Shadow, MaxDebt: first.MaxDebt, MaxDelay: first.MaxDelay}
 	f.policies, f.outlines = append(f.policies, p), append(f.outlines, policyfile.Outline{Policy: p, Plans: plans})
-	f.functions = append(f.functions, first.Function)
+	f.unsure = append(f.unsure, unsure)
 }
+
+const byFunction = "limit by function"
 
 // silent counts the servers that are running and say nothing.
 func silent(marks string, servers []published.Server, now time.Time) (n int) {
@@ -132,22 +137,15 @@ func silent(marks string, servers []published.Server, now time.Time) (n int) {
 }
 
 // oneOfLimits lists limits: "one of free 30/minute, pro 1000/minute".
-func oneOfLimits(limits map[string]gcra.Limit, function bool) string {
+func oneOfLimits(limits map[string]gcra.Limit) string {
 	var all []string
 	for _, plan := range slices.Sorted(maps.Keys(limits)) {
-		words := []string{plan, limits[plan].String()}
-		if strings.HasPrefix(plan, "on ") {
-			slices.Reverse(words)
-		}
-		all = append(all, strings.TrimSpace(strings.Join(words, " ")))
+		all = append(all, strings.TrimSpace(plan+" "+limits[plan].String()))
 	}
-	switch {
-	case function:
-		return "limit by function"
-	case len(all) > 1:
-		return "one of " + strings.Join(all, ", ")
+	if len(all) > 1 {
+		all[0] = "one of " + all[0]
 	}
-	return strings.Join(all, "")
+	return strings.Join(all, ", ")
 }
 
 // planOf is the name of a plan in words, unless it says on which servers it holds.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -26,24 +25,18 @@ func (c *command) peek() *cobra.Command {
 		Long: `Peek shows what is left to a subject in each policy, when its bucket is full
 again, what it owes, and which override applies. It changes no bucket.
 
-"no bucket" means that the subject has used nothing of the limit lately, or that the
-policy does not count it. Redis does not know a subject's plan: of a quota the
-period may tell it, and of rates peek lists the limits of all plans.`,
+"no bucket" means that the subject has used nothing of the limit lately, or that
+the policy does not count it. Redis does not know a subject's plan: of a quota
+the period may tell it, and of rates peek lists the limits of all plans.`,
 		Example: "  ratelimit peek ip:192.0.2.7\n  ratelimit peek sub:alice --policies policies.yaml --json",
-		Args:    exactly(1),
+		Args:    asUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, rows, err := c.look(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 
-			c.printNotes(cmd, file)
-			if c.json {
-				printJSON(cmd.OutOrStdout(), rows)
-			} else {
-				printRows(cmd.OutOrStdout(), rows)
-			}
-			c.noteUnknown(cmd, file, args[0], rows)
+			c.show(cmd, file, args[0], rows)
 			return nil
 		},
 	}
@@ -57,11 +50,10 @@ func (c *command) reset() *cobra.Command {
 		Use:   "reset SUBJECT",
 		Short: "Fill the buckets of this subject",
 		Long: `Reset fills the buckets of a subject, in all policies or those that --policy
-names, but not where an override sets no limit. On a terminal it asks first. Servers
-that have cached a denial go on denying for their DenialTTL at most, which is a second
-by default.`,
+names, but not where an override sets no limit. Servers that have cached a
+denial go on denying for their DenialTTL at most, which is a second by default.`,
 		Example: "  ratelimit reset ip:192.0.2.7 --policy login",
-		Args:    exactly(1),
+		Args:    asUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, rows, err := c.look(cmd.Context(), args[0])
 			if err != nil {
@@ -70,15 +62,24 @@ by default.`,
 			if rows, err = named(rows, policies); err != nil {
 				return err
 			}
-			c.printNotes(cmd, file)
-			printRows(cmd.OutOrStdout(), rows)
-			c.noteUnknown(cmd, file, args[0], rows)
+			c.show(cmd, file, args[0], rows)
 			return c.fill(cmd, args[0], rows)
 		},
 	}
 
 	cmd.Flags().StringSliceVar(&policies, "policy", nil, "`names` of policies (default: all)")
 	return c.uses(cmd, "redis", "prefix", "policies")
+}
+
+// show prints rows, and what there is to say about them.
+func (c *command) show(cmd *cobra.Command, file *policyFile, subject string, rows []row) {
+	c.printNotes(cmd, file)
+	if c.json {
+		printJSON(cmd.OutOrStdout(), rows)
+	} else {
+		printRows(cmd.OutOrStdout(), rows)
+	}
+	c.noteUnknown(cmd, file, subject, rows)
 }
 
 // row is what a policy has for a subject, under one limit.
@@ -205,7 +206,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 		}
 	}
 
-	function := len(limits) == 0 && f.functions[i]
+	function := len(limits) == 0 && f.unsure[i] != ""
 	if function {
 		limits = map[string]gcra.Limit{"": gcra.PerDay(1).WithBurst(300)} // to see when it is full again
 	}
@@ -219,7 +220,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 			}
 		}
 		if function || len(limits) > 1 {
-			r.Plan, r.Limit, r.OneOf = "", gcra.Limit{}, oneOfLimits(limits, function)
+			r.Plan, r.Limit, r.OneOf = "", gcra.Limit{}, cmp.Or(f.unsure[i], oneOfLimits(limits))
 		}
 		if largest != gcra.Unlimited() {
 			r.charge = p.Charge(subject, largest)
@@ -335,11 +336,8 @@ func printRows(w io.Writer, rows []row) {
 			t.add(plain(r.OneOf))
 		}
 
-		switch {
-		case r.Override != "" && r.Reason != "":
-			t.add("override: " + plain(r.Override+" ("+r.Reason+")"))
-		case r.Override != "":
-			t.add("override: " + r.Override)
+		if r.Override != "" {
+			t.add("override: " + plain(strings.TrimSuffix(r.Override+" ("+r.Reason+")", " ()")))
 		}
 	}
 	t.print(w, "")
@@ -347,7 +345,7 @@ func printRows(w io.Writer, rows []row) {
 
 // named returns the rows of the policies, or all if there are no names.
 func named(rows []row, names []string) (some []row, err error) {
-	known := policiesOf(rows, every)
+	known := policiesOf(rows, nil)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, usagef("--policy is %q; want %s", name, oneOf(known))
@@ -361,7 +359,7 @@ func named(rows []row, names []string) (some []row, err error) {
 	return some, nil
 }
 
-// fill resets the buckets of the rows, after a question on a terminal.
+// fill resets the buckets of the rows.
 func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	// The bucket under an override "none" is not in the row: it counts again when that ends.
 	if free := policiesOf(rows, func(r row) bool { return !r.limited() && r.Override == gcra.Unlimited().String() }); len(free) > 0 {
@@ -369,11 +367,6 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.limited() })
 	if len(rows) == 0 {
-		return nil
-	}
-
-	if !c.confirms(cmd, "Fill these buckets of "+plain(subject)+"?") {
-		fmt.Fprintln(cmd.OutOrStdout(), "nothing was reset")
 		return nil
 	}
 
@@ -390,10 +383,10 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 
 	for i, r := range rows {
 		if err := gcra.Reset(cmd.Context(), store, r.charge); err != nil {
-			return fmt.Errorf("policy %s: %w; filled before: %s", r.Policy, failed(client, err), oneOf(policiesOf(rows[:i], every)))
+			return fmt.Errorf("policy %s: %w; filled before: %s", r.Policy, failed(client, err), oneOf(policiesOf(rows[:i], nil)))
 		}
 	}
-	note(cmd.OutOrStdout(), "%s is full in: %s", plain(subject), strings.Join(policiesOf(rows, every), ", "))
+	note(cmd.OutOrStdout(), "%s is full in: %s", plain(subject), strings.Join(policiesOf(rows, nil), ", "))
 
 	if banned := policiesOf(rows, func(r row) bool { return r.Override == overrides.Banned && !r.Shadow }); len(banned) > 0 {
 		note(cmd.OutOrStdout(), "but it is banned in: %s", strings.Join(banned, ", "))
@@ -401,25 +394,12 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	return nil
 }
 
-func every(row) bool { return true }
-
-// policiesOf names the policies of some rows, each once.
+// policiesOf names the policies of some rows, each once; nil is of all.
 func policiesOf(rows []row, some func(row) bool) (names []string) {
 	for _, r := range rows {
-		if some(r) && !slices.Contains(names, r.Policy) {
+		if (some == nil || some(r)) && !slices.Contains(names, r.Policy) {
 			names = append(names, r.Policy)
 		}
 	}
 	return names
-}
-
-// confirms asks on a terminal. Elsewhere nobody can answer, and the command line is the
-// answer.
-func (c *command) confirms(cmd *cobra.Command, question string) bool {
-	if !c.terminal {
-		return true
-	}
-	fmt.Fprint(cmd.OutOrStdout(), question, " [y/N] ")
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	return strings.EqualFold(strings.TrimSpace(answer), "y")
 }

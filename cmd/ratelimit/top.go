@@ -24,102 +24,72 @@ import (
 // top is the command "top".
 func (c *command) top() *cobra.Command {
 	var most int
-	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Who is limited? Who uses each policy most, over all servers",
-		Long: `Top lists the subjects whose buckets take longest to be full again, by policy; of
-a quota those that have used most. Who was denied is in the memory of each server:
-see its inspector's page.
+		Long: `Top lists the subjects whose buckets take longest to be full again, by policy;
+of a quota those that have used most. Who was denied is in the memory of each
+server: see its inspector's page.
 
-It reads all keys, some 25 at a time and with pauses, so Redis stays free for its
-servers: a million keys take some ten seconds, longer if Redis is busy or far. A
-subject of more than 64 bytes in its key is shown as its hash.`,
-		Example: "  ratelimit top\n  ratelimit top -n 3 --every 5s",
-		Args:    exactly(0),
+It reads all keys, some 25 at a time and with pauses, so Redis stays free for
+its servers: a million keys take some ten seconds, longer if Redis is busy or
+far. A subject of more than 64 bytes in its key is shown as its hash.`,
+		Example: "  ratelimit top\n  watch ratelimit top -n 3",
+		Args:    asUsed,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case most < 1 || most > 1000:
+			if most < 1 || most > 1000 {
 				return usagef("-n is %d; want 1 to 1000", most)
-			case every < 0:
-				return usagef("--every is %v; want a time such as 5s, or 0 for once", every)
 			}
-
 			client, err := c.connect()
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			return c.refresh(cmd, client, most, every)
+			return c.printTop(cmd, client, most)
 		},
 	}
 
 	cmd.Flags().IntVarP(&most, "number", "n", 10, "`number` of subjects of each policy")
-	cmd.Flags().DurationVar(&every, "every", 0, "print again after each `time`, such as 5s (default: once)")
 	return c.uses(cmd, "redis", "prefix", "policies", "json")
 }
 
-// refresh prints the list once, or every so often until Ctrl-C.
-func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, most int, every time.Duration) error {
+// printTop reads and prints the lists.
+func (c *command) printTop(cmd *cobra.Command, client redis.UniversalClient, most int) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	for {
-		s := scan{prefix: c.prefix, most: most, lists: map[listName]*list{}}
-		if isTerminal(cmd.ErrOrStderr()) {
-			s.progress = cmd.ErrOrStderr()
-		}
-
-		err := s.run(ctx, client)
-		if every > 0 && ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return failed(client, err)
-		}
-
-		set := newOverrideSet(client, c.prefix)
-		if err := set.read(ctx); err != nil {
-			return failed(client, err)
-		}
-		file, err := c.known(ctx, client, s.now)
-		if err != nil {
-			return err
-		}
-		lists := s.sorted(file, set)
-		if every > 0 && isTerminal(out) {
-			fmt.Fprint(out, "\x1b[H\x1b[2J") // clear
-		}
-
-		c.printNotes(cmd, file)
-		if c.json {
-			printJSON(out, lists)
-		} else {
-			printLists(out, lists, s.now)
-			if file.from == "" && len(lists) > 0 {
-				note(out, "No server says what its policies are: the limits, and the units used of rates, need --policies.")
-			}
-		}
-
-		if every == 0 {
-			return nil
-		}
-		select {
-		case <-time.After(every):
-		case <-ctx.Done():
-			return nil
-		}
+	s := scan{prefix: c.prefix, most: most, lists: map[listName]*list{}}
+	if err := s.run(ctx, client); err != nil {
+		return failed(client, err)
 	}
+	set := newOverrideSet(client, c.prefix)
+	if err := set.read(ctx); err != nil {
+		return failed(client, err)
+	}
+	file, err := c.known(ctx, client, s.now)
+	if err != nil {
+		return err
+	}
+
+	lists := s.sorted(file, set)
+	c.printNotes(cmd, file)
+	if c.json {
+		printJSON(out, lists)
+		return nil
+	}
+	printLists(out, lists, s.now)
+	if file.from == "" && len(lists) > 0 {
+		note(out, "No server says what its policies are: the limits, and the units used of rates, need --policies.")
+	}
+	return nil
 }
 
 // scan reads the buckets in Redis. Its memory is bounded: it keeps the most used subjects
 // of each policy.
 type scan struct {
-	prefix   string
-	most     int
-	progress io.Writer // nil for none
+	prefix string
+	most   int
 
 	mu    sync.Mutex
 	now   time.Time
-	keys  int
 	lists map[listName]*list
 }
 
@@ -159,9 +129,6 @@ func (s *scan) run(ctx context.Context, client redis.UniversalClient) (err error
 
 	if s.now, err = client.Time(ctx).Result(); err != nil {
 		return err
-	}
-	if s.progress != nil {
-		defer fmt.Fprint(s.progress, "\r\x1b[K")
 	}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.node(ctx, node, true) })
@@ -250,12 +217,6 @@ func (s *scan) add(keys []string, values []any) {
 			s.bucket(listName{policy, calendar}, subject, rediskit.Time(value))
 		}
 	}
-
-	before := s.keys
-	s.keys += len(keys)
-	if s.progress != nil && before/10_000 != s.keys/10_000 {
-		fmt.Fprintf(s.progress, "\r%d keys", s.keys)
-	}
 }
 
 // bucket counts one bucket, which is full at the time tat; a quota has used a tick for each
@@ -325,8 +286,8 @@ func (s *scan) sorted(file *policyFile, set *overrideSet) []*list {
 
 	for _, l := range lists {
 		if i := file.index(l.Policy); i >= 0 {
-			if limits := buckets(file.limits(i))[l.period]; len(limits) > 1 || file.functions[i] {
-				l.OneOf = oneOfLimits(limits, file.functions[i])
+			if limits := buckets(file.limits(i))[l.period]; len(limits) > 1 || file.unsure[i] != "" {
+				l.OneOf = cmp.Or(file.unsure[i], oneOfLimits(limits))
 			}
 		}
 		for i := range l.Subjects {

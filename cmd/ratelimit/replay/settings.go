@@ -10,14 +10,14 @@ import (
 const usage = `Replay shows what policies would have done to the traffic of an access log.
 
 Lines are in Common or Combined log format, with or without a virtual host in
-front, of an Application Load Balancer of AWS, or are JSON objects. A file may mix
-them and may be gzipped; - is standard input. Several files are merged by time, so
-the files of a rotated log may be given in any order.
+front, of an Application Load Balancer of AWS, or are JSON objects. A file may
+mix them and may be gzipped; - is standard input. Several files are merged by
+time, so the files of a rotated log may be given in any order.
 
 Keys of the policies are client (the address, for IPv6 the /64), user (the log's
 user) and route (see --route); --key adds names for them. Logs have paths and no
-routes: without --route, policies apply by path, and the key route uses the routes
-of the policies.
+routes: without --route, policies apply by path, and the key route uses the
+routes of the policies.
 
 Times are in RFC 3339 or Common log format, or are Unix time in seconds,
 milliseconds, microseconds or nanoseconds. Lines that cannot be read are counted
