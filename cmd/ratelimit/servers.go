@@ -87,10 +87,18 @@ func (f *policyFile) add(variants map[string]int) {
 	})
 	plans, words, unsure := map[string]gcra.Limit{}, []string{}, ""
 	var first published.Policy
-	for i := len(all) - 1; i >= 0; i-- {
-		p, on := published.Policy{}, "on "+count(variants[all[i]], "server")
-		_ = json.Unmarshal([]byte(all[i]), &p) // it was made here
-		if first = p; p.LeftOut {
+	seen := map[string]bool{}
+	for i, text := range all {
+		p, on := published.Policy{}, "on "+count(variants[text], "server")
+		for seen[on] { // as many servers have another variant
+			on = strings.Replace(on, " server", " other server", 1)
+		}
+		seen[on] = true
+		_ = json.Unmarshal([]byte(text), &p) // it was made here
+		if i == 0 {
+			first = p
+		}
+		if p.LeftOut {
 			f.notef("%s: left out, as there is no room for more", p.Name)
 		}
 
@@ -105,11 +113,10 @@ func (f *policyFile) add(variants map[string]int) {
 			}
 			plans[plan] = limit
 		}
-		text := oneOfLimits(limits)
+		words = append(words, oneOfLimits(limits)+" "+on)
 		if p.Function {
-			text, unsure = byFunction, byFunction
+			words[i], unsure = byFunction+" "+on, byFunction
 		}
-		words = append([]string{text + " " + on}, words...)
 	}
 
 	if len(words) > 1 {

@@ -68,6 +68,8 @@ func TestServersSay(t *testing.T) {
 			"1 server without a word about policies", " 100/minute on 2 servers, 50/minute on 1 server")
 	}
 	want(t, 2, []string{"override", "set", "ip:192.0.2.7", "70/minute", "--policy", "client", "--for", "1h"}, "lower than the limit on 2 servers, 100/minute")
+	say(t, s, "1 "+client(100), "2 "+client(50))
+	want(t, 0, peek("ip:192.0.2.7"), "client ? - - ", "100/minute on 1 server, 50/minute on 1 other server")
 
 	// A policy that is left out may count by address, so only a server that says all can say that none does.
 	const user = `0 [{"name":"user","limit":"5/minute","kinds":["sub"]}`
