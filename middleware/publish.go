@@ -55,7 +55,7 @@ func (l *Limiter) published() (all []published.Policy) {
 	for _, p := range l.policies.Load().list {
 		all = append(all, published.Policy{
 			Name: p.Name, Limit: p.Limit, Plans: p.Plans, Function: p.LimitFor != nil && p.Plans == nil,
-			Kinds: p.kinds(), Shadow: p.Shadow, MaxDebt: p.MaxDebt, MaxDelay: p.MaxDelay,
+			Kinds: p.kinds(), Shadow: p.Shadow, Follows: p.override != nil, MaxDebt: p.MaxDebt, MaxDelay: p.MaxDelay,
 		})
 	}
 	return all

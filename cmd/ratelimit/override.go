@@ -184,7 +184,11 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		}
 
 		note(cmd.OutOrStdout(), "set: %s, ends in %s (%s)", describe(e), human(time.Duration(t.length)), e.Until.Format(time.RFC3339))
-		note(cmd.OutOrStdout(), holds)
+		if file.deaf {
+			note(cmd.ErrOrStderr(), "warning: it changes nothing: no server follows overrides (package middleware/fleet)")
+		} else {
+			note(cmd.OutOrStdout(), holds)
+		}
 		for i, other := range set.over(&e) {
 			if i == 5 {
 				note(cmd.OutOrStdout(), "And more, see ratelimit override list.")

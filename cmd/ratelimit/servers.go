@@ -49,6 +49,7 @@ func (c *command) known(ctx context.Context, client redis.UniversalClient, now t
 	f.from = count(len(servers), "server")
 	f.notef("policies as %s said %s ago", f.from, human(now.Sub(servers[0].At)))
 
+	f.deaf = true
 	variants := map[string]map[string]int{} // by policy: what it is, and on how many servers
 	dropped := 0
 	for _, s := range servers {
@@ -58,7 +59,8 @@ func (c *command) known(ctx context.Context, client redis.UniversalClient, now t
 			}
 			for _, p := range limiters[hash] {
 				f.kinds[p.Name] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(f.kinds[p.Name], p.Kinds))))
-				p.Kinds = nil
+				f.deaf = f.deaf && !p.Follows && !p.LeftOut
+				p.Kinds, p.Follows = nil, false
 				if variants[p.Name] == nil {
 					variants[p.Name] = map[string]int{}
 				}
@@ -71,10 +73,12 @@ func (c *command) known(ctx context.Context, client redis.UniversalClient, now t
 	for _, name := range slices.Sorted(maps.Keys(variants)) {
 		f.add(variants[name])
 	}
+	silent := silent(said[1], servers, now)
+	f.deaf = f.deaf && dropped+silent == 0
 	if dropped > 0 {
 		f.notef("%s left out, as there is no room for more", count(dropped, "limiter"))
 	}
-	if silent := silent(said[1], servers, now); silent > 0 {
+	if silent > 0 {
 		f.notef("%s without a word about policies", count(silent, "server"))
 	}
 	return f, nil

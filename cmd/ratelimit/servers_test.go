@@ -40,7 +40,7 @@ func TestServersSay(t *testing.T) {
 	charge(t, s, gcra.Charge{Subject: "sub:alice", Policy: "func", Limit: gcra.PerMinute(60), Cost: 30})
 
 	const plans = `{"name":"rate","plans":{"free":"30/minute","pro":"1000/minute"},"limit":"30/minute","kinds":["sub"]},` +
-		`{"name":"month","plans":{"free":"50/calendar day","pro":"1000/calendar month"},"kinds":["sub"]},{"name":"func","function":true}`
+		`{"name":"month","plans":{"free":"50/calendar day","pro":"1000/calendar month"},"kinds":["sub"]},{"name":"func","function":true,"follows":true}`
 	client := func(n int) string {
 		return fmt.Sprintf(`[{"name":"client","limit":"%d/minute","kinds":["ip"]},%s]`, n, plans)
 	}
@@ -72,12 +72,14 @@ func TestServersSay(t *testing.T) {
 	want(t, 0, peek("ip:192.0.2.7"), "client ? - - ", "100/minute on 1 server, 50/minute on 1 other server")
 
 	// A policy that is left out may count by address, so only a server that says all can say that none does.
-	const user = `0 [{"name":"user","limit":"5/minute","kinds":["sub"]}`
-	for said, warns := range map[string]bool{user + `,{"name":"big","left_out":true}]`: false, user + "]": true} {
+	s.Client().Del(t.Context(), "rl:{instances}")
+	const user = `0 [{"name":"user","limit":"5/minute","kinds":["sub"]`
+	for said, warns := range map[string]bool{user + `},{"name":"big","left_out":true}]`: false, user + `,"follows":true}]`: true, user + "}]": true} {
 		say(t, s, said)
 		code, stdout, stderr := ran("ban", "ip:192.0.2.7", "--for", "1h")
-		if code != 0 || strings.Contains(oneLine(stdout), "big: left out") == warns || strings.Contains(stderr, "warning: servers count nobody by address") != warns {
-			t.Errorf("%s: got %d, %s and %s; want a warning that nobody is counted by address: %v", said, code, stdout, stderr, warns)
+		if code != 0 || strings.Contains(oneLine(stdout), "big: left out") == warns || strings.Contains(stderr, "warning: servers count nobody by address") != warns ||
+			strings.Contains(stderr, "no server follows overrides") != (said == user+"}]") {
+			t.Errorf("%s: got %d, %s and %s; want a warning that nobody is counted by address: %v; one that nobody follows only if all say so", said, code, stdout, stderr, warns)
 		}
 	}
 

@@ -49,7 +49,9 @@ func run(args []string, out io.Writer) error {
 	}
 
 	addr := listener.Addr().String()
-	handler, err := newHandler(store, page{Kept: kept, Steps: stepsAt(addr)})
+	signaled, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer forget()
+	handler, err := newHandler(signaled, store, page{Kept: kept, Steps: stepsAt(addr)})
 	if err != nil {
 		return err
 	}
@@ -62,8 +64,6 @@ func run(args []string, out io.Writer) error {
 		MaxHeaderBytes:    16 << 10,
 	}
 
-	signaled, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer forget()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	greet(out, addr, kept)

@@ -1,19 +1,30 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/http"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/fleet"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
 
 const inspectorPath = "/debug/ratelimit"
 
-func newHandler(store gcra.Store, start page) (http.Handler, error) {
+func newHandler(ctx context.Context, store gcra.Store, start page) (http.Handler, error) {
 	config := ratelimit.Config{Store: store}
+	if shared, ok := store.(*redisstore.Store); ok { // operators change limits there, with the command ratelimit
+		overrides, err := fleet.New(ctx, fleet.Config{Store: shared})
+		if err != nil {
+			return nil, err
+		}
+		config.Override = overrides.Find
+	}
+
 	addresses := middleware.Must(middleware.New(config, addressPolicies...))
 	users := middleware.Must(middleware.New(config, userPolicies...))
 	inspector, err := inspect.New(inspect.Config{Authorize: fromThisMachine}, addresses, users)

@@ -47,6 +47,7 @@ type Policy struct {
 	Function bool                  `json:"function,omitempty"` // a LimitFor without Plans decides
 	Kinds    []string              `json:"kinds,omitempty"`    // of keys, as "ip"; none until there is traffic
 	Shadow   bool                  `json:"shadow,omitempty"`
+	Follows  bool                  `json:"follows,omitempty"` // there is a Config.Override
 	MaxDebt  int64                 `json:"max_debt,omitempty"`
 	MaxDelay time.Duration         `json:"max_delay,omitempty"`
 	LeftOut  bool                  `json:"left_out,omitempty"` // but for the name, as there was no room
