@@ -92,6 +92,10 @@ vuln: ## Run govulncheck; needs the network
 bench: ## Compare with other limiters in ROUNDS (10); needs a redis-server, writes benchmarks/RESULTS.md
 	go -C benchmarks run . -rounds $(ROUNDS)
 
+.PHONY: pictures
+pictures: ## Draw the pictures of README.md again, into docs/img; needs a redis-server
+	go run ./examples/internal/pictures
+
 .PHONY: demo
 demo: ## Start the quickstart server
 	go run ./examples/quickstart
