@@ -1,6 +1,7 @@
-// Pictures draws what README.md shows, into docs/img, from real runs of the quickstart.
+// Pictures draws what README.md shows, into docs/img: an outage of Redis from a real run of the
+// quickstart, and the speed from benchmarks/RESULTS.md.
 //
-//	go run ./examples/internal/pictures [outage]
+//	go run ./examples/internal/pictures [outage] [speed]
 //
 // It needs redis-server. outage.go runs the outage, terminal.go draws it.
 package main
@@ -27,6 +28,7 @@ var pictures = []struct {
 	draw func(*stage) error
 }{
 	{"outage", drawOutage},
+	{"speed", drawSpeed},
 }
 
 func main() {
