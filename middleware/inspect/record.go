@@ -48,6 +48,15 @@ func (s *series) recentLimits() []gcra.Limit {
 	})
 }
 
+// kindNames returns the kinds of the keys of the window, in alphabetical order.
+func (s *series) kindNames() (names []string) {
+	for k := range s.kinds.Load() {
+		names = append(names, k.String())
+	}
+	slices.Sort(names)
+	return names
+}
+
 // snapshot is a store's Stats at the beginning of a step.
 type snapshot struct {
 	step int64

@@ -57,10 +57,10 @@ func TestLookUpOfAnOverride(t *testing.T) {
 	for subject, want := range map[string]struct {
 		override, name, left, page string
 	}{
-		"sub:big":   {"60/minute burst 20", "", "a 17/20", "60/minute burst 20, an override"},
-		"sub:month": {"9/calendar month", "ip:198.51.100.0/24", "a 6/9", "9/calendar month, the override of <code>ip:198.51.100.0/24</code>"},
-		"sub:free":  {"none", "", "a 0/0", "Not limited by this policy, by an override."},
-		"sub:spam":  {"banned", "", "a 0/0", "Banned by this policy, by an override."},
+		"sub:big":   {"60/minute burst 20", "", "a 17/20", "60/minute burst 20; override<"},
+		"sub:month": {"9/calendar month", "ip:198.51.100.0/24", "a 6/9", "9/calendar month; override, reason: ip:198.51.100.0/24<"},
+		"sub:free":  {"none", "", "a 0/0", "Not limited by this policy (override)."},
+		"sub:spam":  {"banned", "", "a 0/0", "Banned by this policy (override)."},
 		"sub:panic": {"", "", "a 5/5", "5/minute"},
 		"sub:other": {"", "", "a 2/5", "5/minute"},
 	} {
@@ -71,7 +71,7 @@ func TestLookUpOfAnOverride(t *testing.T) {
 			t.Errorf("%s: got %+v; want %+v", subject, b, want)
 		}
 		page := s.html("?subject=" + subject)
-		if !strings.Contains(page, want.page) || strings.Contains(page, "override of") != (want.name != "") || strings.Contains(page, "an override") != (want.override != "" && want.name == "") {
+		if !strings.Contains(page, want.page) || strings.Contains(page, "override, reason") != (want.name != "") {
 			t.Errorf("%s: the page does not say %q", subject, want.page)
 		}
 
@@ -93,7 +93,7 @@ func TestLookUpOfABanInShadow(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five, Shadow: true, Override: func(string) (middleware.Override, bool) {
 		return middleware.Override{Banned: true}, true
 	}})
-	if page := s.html("?subject=x"); !strings.Contains(page, "Would be banned by this policy, by an override.") {
+	if page := s.html("?subject=x"); !strings.Contains(page, "Would be banned by this policy (override).") {
 		t.Error("the page does not say that the policy would ban")
 	}
 }

@@ -167,11 +167,7 @@ func (p *policy) count(s *series, now int64) {
 		return
 	}
 
-	for k := range s.kinds.Load() {
-		p.Kinds = append(p.Kinds, k.String())
-	}
-	slices.Sort(p.Kinds)
-
+	p.Kinds = append(p.Kinds, s.kindNames()...)
 	for i, n := range s.recent(now) {
 		p.Allowed += n[allowed]
 		p.Denied += n[denied]
