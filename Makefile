@@ -93,7 +93,7 @@ bench: ## Compare with other limiters in ROUNDS (10); needs a redis-server, writ
 	go -C benchmarks run . -rounds $(ROUNDS)
 
 .PHONY: pictures
-pictures: ## Draw the pictures of README.md again, into docs/img; needs a redis-server
+pictures: ## Draw the pictures of README.md again, into docs/img; takes 15 minutes, and needs a redis-server and chromium
 	go run ./examples/internal/pictures
 
 .PHONY: demo

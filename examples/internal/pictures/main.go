@@ -1,15 +1,16 @@
-// Pictures draws what README.md shows, into docs/img: an outage of Redis from a real run of the
-// quickstart, and the speed from benchmarks/RESULTS.md.
+// Pictures draws what README.md shows, into docs/img: an outage of Redis and the inspector from
+// real runs of the quickstart, and the speed from benchmarks/RESULTS.md.
 //
-//	go run ./examples/internal/pictures [outage] [speed]
+//	go run ./examples/internal/pictures [-traffic 15m] [outage] [speed] [inspector]
 //
-// It needs redis-server. outage.go runs the outage, terminal.go draws it.
+// It needs redis-server and chromium. outage.go runs the outage, and terminal.go draws it.
 package main
 
 import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -29,16 +30,19 @@ var pictures = []struct {
 }{
 	{"outage", drawOutage},
 	{"speed", drawSpeed},
+	{"inspector", drawInspector},
 }
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	traffic := flag.Duration("traffic", 15*time.Minute, "the time of the requests that the inspector shows")
+	flag.Parse()
+	if err := run(*traffic, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
 		os.Exit(1)
 	}
 }
 
-func run(names []string) error {
+func run(traffic time.Duration, names []string) error {
 	if _, err := os.Stat(folder); err != nil {
 		return fmt.Errorf("%w; run it in the root of the repository", err)
 	}
@@ -52,8 +56,8 @@ func run(names []string) error {
 		if len(names) > 0 && !slices.Contains(names, p.name) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		s := &stage{ctx: ctx, dir: temporary}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*traffic+time.Minute)
+		s := &stage{ctx: ctx, dir: temporary, traffic: traffic}
 		err := p.draw(s)
 		cancel() // ends its processes
 		s.wait()
@@ -68,6 +72,7 @@ func run(names []string) error {
 type stage struct {
 	ctx     context.Context
 	dir     string // of their files
+	traffic time.Duration
 	running []*exec.Cmd
 }
 
