@@ -1,8 +1,8 @@
 package replay
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"image/color"
 	"io"
@@ -18,10 +18,10 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colours of Okabe and Ito, and a grey.
+// The colours of requests are the inspector's; those of policies are of Okabe and Ito, and a grey.
 var (
-	inkRequests = color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}
-	inkDenied   = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
+	inkRequests = color.RGBA{R: 0x4c, G: 0x86, B: 0xcf, A: 0xff}
+	inkDenied   = color.RGBA{R: 0xc9, G: 0x2a, B: 0x2a, A: 0xff}
 	inkPolicies = []color.Color{
 		color.RGBA{G: 0x72, B: 0xb2, A: 0xff},
 		color.RGBA{G: 0x9e, B: 0x73, A: 0xff},
@@ -30,6 +30,15 @@ var (
 		color.RGBA{R: 0x40, G: 0x40, B: 0x40, A: 0xff},
 	}
 )
+
+// dark is the style of an SVG in a browser that prefers dark pages. It is the inspector's.
+const dark = `<style>@media (prefers-color-scheme: dark) {
+text { fill: #e7eaee } [style="fill:#FFFFFF"] { fill: #181c22 !important }
+[style*="stroke:#000000"] { stroke: #a3adb9 !important } [style*="stroke:#E0E0E0"] { stroke: #2d343d !important }
+[style*="stroke:#404040"] { stroke: #c8d0da !important } [style*="stroke:#0072B2"] { stroke: #5f9ae6 !important }
+[style="fill:#4C86CF"] { fill: #5f9ae6 !important } [style="fill:#C92A2A"] { fill: #ff6f6b !important }
+}</style>
+`
 
 // saveCharts writes replay.png and replay.svg into the directory, and prints their names.
 func saveCharts(w io.Writer, dir string, p *player, zone *time.Location) error {
@@ -49,7 +58,7 @@ func saveCharts(w io.Writer, dir string, p *player, zone *time.Location) error {
 
 // saveChart draws two panels over time: all requests and the denied ones, and the denials
 // of each policy.
-func saveChart(name, format string, p *player, zone *time.Location) (err error) {
+func saveChart(name, format string, p *player, zone *time.Location) error {
 	plot.DefaultFont.Variant = "Sans"
 	unit := p.timeline.unit()
 	traffic, err := trafficPanel(p, unit)
@@ -91,13 +100,15 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 		panels[i][0].Draw(row[0])
 	}
 
-	f, err := os.Create(name)
-	if err != nil {
+	var drawn bytes.Buffer
+	if _, err := canvas.WriteTo(&drawn); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = canvas.WriteTo(f)
-	return err
+	picture := drawn.Bytes()
+	if format == "svg" {
+		picture = bytes.Replace(picture, []byte("<g "), []byte(dark+"<g "), 1)
+	}
+	return os.WriteFile(name, picture, 0o644)
 }
 
 // days returns the days from start to end.
