@@ -18,6 +18,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"gonum.org/v1/plot/plotter"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
@@ -111,7 +113,7 @@ func run(args []string, out io.Writer) error {
 		for j := range traffics {
 			fmt.Fprintf(w, "%d\t", most(runs[i][j], limit.Per))
 		}
-		bytes, micros, err := cost(a)
+		bytes, micros, err := cost(a, limit.Count, 5000)
 		if err != nil {
 			return err
 		}
@@ -131,9 +133,15 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 
+	memory := make([]plotter.XYs, len(algorithms))
+	for i, a := range algorithms {
+		if memory[i], err = memoryOf(a); err != nil {
+			return err
+		}
+	}
 	for _, format := range []string{"png", "svg"} {
 		file := filepath.Join(*dir, "algorithms."+format)
-		if err := writeChart(file, format, runs); err != nil {
+		if err := writeChart(file, format, runs, memory); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "wrote", file)

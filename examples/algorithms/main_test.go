@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"GCRA", "sliding log", "fixed window", "limit, 20/10s", "seconds"} {
+	for _, text := range []string{"GCRA", "sliding log", "fixed window", "limit, 20/10s", "seconds", "bytes a key"} {
 		if !strings.Contains(string(drawing), text) {
 			t.Errorf("algorithms.svg does not contain %q", text)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/plot/plotter"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
@@ -84,12 +86,23 @@ func most(times []time.Duration, window time.Duration) (n int) {
 	return n
 }
 
-// cost measures the memory of a key whose limit is used up, and the time of a check. The
-// time differs from run to run.
-func cost(a algorithm) (bytes, micros float64, err error) {
-	const keys = 5000
+// memoryOf measures the memory of a key for limits of up to ten times the limit.
+func memoryOf(a algorithm) (points plotter.XYs, err error) {
+	for count := limit.Count; count <= 10*limit.Count; count += limit.Count {
+		bytes, _, err := cost(a, count, 1000)
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, plotter.XY{X: float64(count), Y: bytes})
+	}
+	return points, nil
+}
+
+// cost measures the memory of a key whose limit of count requests is used up, and the time of a
+// check. The time differs from run to run.
+func cost(a algorithm, count int64, keys int) (bytes, micros float64, err error) {
 	ctx := context.Background()
-	charge := gcra.Charge{Policy: "p", Limit: gcra.Limit{Count: limit.Count, Per: time.Hour}, Cost: 1}
+	charge := gcra.Charge{Policy: "p", Limit: gcra.Limit{Count: count, Per: time.Hour}, Cost: 1}
 	subjects := make([]string, keys)
 	for i := range subjects {
 		subjects[i] = fmt.Sprint("client ", i)
@@ -99,7 +112,7 @@ func cost(a algorithm) (bytes, micros float64, err error) {
 	store := a.open(time.Now)
 	start := time.Now()
 	charges := make([]gcra.Charge, 1)
-	for range limit.Count {
+	for range count {
 		for _, charge.Subject = range subjects {
 			charges[0] = charge
 			if _, err := store.Take(ctx, charges); err != nil {
@@ -109,10 +122,10 @@ func cost(a algorithm) (bytes, micros float64, err error) {
 	}
 
 	took := time.Since(start)
-	bytes = float64(heap()-before) / keys
+	bytes = float64(heap()-before) / float64(keys)
 	runtime.KeepAlive(store)
 	runtime.KeepAlive(subjects)
-	return bytes, float64(took.Microseconds()) / float64(keys*limit.Count), nil
+	return bytes, float64(took.Microseconds()) / float64(int64(keys)*count), nil
 }
 
 func heap() int64 {
