@@ -100,7 +100,7 @@ func run(t *testing.T) (scrapes []string) {
 }
 
 // Each rule parses, is silent while all is well, and fires for as long as it wants when what it
-// is about happens.
+// is about happens. The dashboard marks it.
 func testAlerts(t *testing.T, ask asks, minutes int) {
 	groups, errs := rulefmt.ParseFile(filepath.Join(root, "deploy", "alerts.yaml"), false, model.UTF8Validation)
 	for _, err := range errs {
@@ -110,12 +110,25 @@ func testAlerts(t *testing.T, ask asks, minutes int) {
 		return
 	}
 
+	marks, err := parser.ParseMetricSelector(asked(load(t).Annotations.List[0].Expr))
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	for _, rule := range groups.Groups[0].Rules {
 		var longest, now time.Duration
 		for minute := range minutes {
 			found := ask(t, rule.Expr, minute)
 			now = grown(now, found)
 			longest = max(longest, now)
+			for _, one := range found {
+				alert := labels.NewBuilder(one.Metric).Set("__name__", "ALERTS").Set("alertname", rule.Alert).Set("alertstate", "firing").Labels()
+				for _, m := range marks {
+					if value := alert.Get(m.Name); value == "" || !m.Matches(value) {
+						t.Fatalf("%s: the dashboard wants %v; got %v", rule.Alert, m, alert)
+					}
+				}
+			}
 			if minute < calm && len(found) > 0 {
 				t.Errorf("%s: got %v in minute %d; want nothing, as all is well", rule.Alert, found, minute)
 			}

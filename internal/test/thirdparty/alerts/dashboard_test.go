@@ -14,7 +14,8 @@ import (
 
 // dashboard is the part of a dashboard that has queries.
 type dashboard struct {
-	Templating struct {
+	Annotations struct{ List []struct{ Expr string } }
+	Templating  struct {
 		List []struct {
 			Name, Type string
 			Query      json.RawMessage
