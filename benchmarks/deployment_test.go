@@ -18,6 +18,7 @@ type deployment struct {
 	nodes   []*redistest.Server          // all of them: their CPU time counts
 	dial    func() redis.UniversalClient // makes a client that the deployment closes
 	cleanup func(func())                 // calls a function at the end of the benchmark
+	addr    string                       // of the first server, or of a proxy in front of it
 }
 
 // poolSize is the number of connections of every client of go-redis to each
@@ -49,6 +50,13 @@ func universal(b *testing.B, nodes ...*redistest.Server) deployment {
 	return deployed(nodes, b.Cleanup, func() redis.UniversalClient { return newClient(addrs...) })
 }
 
+// behind is one server behind a proxy.
+func behind(b *testing.B, proxy string, server *redistest.Server) deployment {
+	d := deployed([]*redistest.Server{server}, b.Cleanup, func() redis.UniversalClient { return newClient(proxy) })
+	d.addr = proxy
+	return d
+}
+
 // newClient makes a client of one server, or of a cluster.
 func newClient(addrs ...string) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
@@ -63,11 +71,15 @@ func newClient(addrs ...string) redis.UniversalClient {
 }
 
 func deployed(nodes []*redistest.Server, cleanup func(func()), dial func() redis.UniversalClient) deployment {
-	return deployment{nodes: nodes, cleanup: cleanup, dial: func() redis.UniversalClient {
+	d := deployment{nodes: nodes, cleanup: cleanup, dial: func() redis.UniversalClient {
 		client := dial()
 		cleanup(func() { _ = client.Close() })
 		return client
 	}}
+	if len(nodes) > 0 {
+		d.addr = nodes[0].Addr
+	}
+	return d
 }
 
 // ringOfThree is three servers that do not know of each other.

@@ -17,7 +17,6 @@ import (
 const (
 	throttledIn  = "throttled"
 	ululeIn      = "ulule"
-	rueidisGCRA  = "rueidis_script"
 	nativeGoGCRA = "go-redis_GCRA"
 	nativeGCRA   = "rueidis_GCRA"
 )

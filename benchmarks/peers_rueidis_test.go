@@ -24,7 +24,7 @@ return capacity - ahead
 // onRueidis makes callers with a client of rueidis.
 func onRueidis(d deployment, do func(context.Context, rueidis.Client, string) (bool, error)) (func() check, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:  []string{d.nodes[0].Addr},
+		InitAddress:  []string{d.addr},
 		DisableCache: true, // of answers, which has nothing to do here
 	})
 	if err != nil {

@@ -24,13 +24,15 @@ import (
 
 // These variables make the test binary one of several processes.
 const (
-	askingVar  = "RATELIMIT_BENCH_ASKING"  // the address of Redis and a contestant
-	waitingVar = "RATELIMIT_BENCH_WAITING" // the URLs of Redis and of the partner
+	askingVar   = "RATELIMIT_BENCH_ASKING"   // the address of Redis and a contestant
+	waitingVar  = "RATELIMIT_BENCH_WAITING"  // the URLs of Redis and of the partner
+	delayingVar = "RATELIMIT_BENCH_DELAYING" // how far away, and the address of Redis
 )
 
 func TestMain(m *testing.M) {
 	redistest.Child(askingVar, askingProcess)
 	redistest.Child(waitingVar, waitingProcess)
+	redistest.Child(delayingVar, delayingProcess)
 	os.Exit(m.Run())
 }
 

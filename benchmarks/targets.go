@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ const (
 	twoCalls     = "two_calls_of_redis_rate" // as it has no quotas: a second rate stands for one
 	slidingLog   = "slidinglog"
 	rueidisSet   = "rueidis_SET"
+	rueidisGCRA  = "rueidis_script"
 	floorScript  = "script_of_TIME_GET_SET"
 	clockAndLock = "clock_and_lock"
 	echoOwn      = "echo's_own"
@@ -102,6 +104,21 @@ var targets = []target{
 	{"Wait, 8 processes of 20 callers, one call a second: least gap that a partner sees", atLeast(0.999), "s", alone("Wait/limiter=ratelimit", "least-gap-sec")},
 	{"In flight, 16 callers: CPU of Redis for acquire and release, to one check of redis_rate", atMost(2.6), "s", to("InFlight/limiter=%s/callers=16", redisRate, "redis-sec/op")},
 	{"Redis, 256 callers, a rate and a quota in one admission: checks/s, to two calls of redis_rate", atLeast(5), "/s", speed("RateAndQuota/limiter=%s/callers=256", twoCalls)},
+}
+
+func init() {
+	if runtime.GOOS != "linux" {
+		return // the proxy needs it
+	}
+	for _, away := range []string{"1ms", "5ms"} {
+		for _, rate := range []int{2_000, 10_000} {
+			for i, unit := range []string{"p50-rtt", "p90-rtt"} {
+				name := fmt.Sprintf("%s away, %d checks/s: %s, to a script by rueidis", away, rate, unit)
+				pattern := fmt.Sprintf("Distance/rtt=%s/rate=%d/limiter=%%s", away, rate)
+				targets = append(targets, target{name, atMost([]float64{1.10, 1.25}[i]), "x", to(pattern, rueidisGCRA, unit)})
+			}
+		}
+	}
 }
 
 // to compares ours with a peer in benchmarks of one pattern.
