@@ -1,0 +1,103 @@
+package send
+
+import (
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// A pace says when a batch may leave, so that a request waits for a small part of a round trip while Redis has time to
+// spare, and for the batches before it while Redis has none. All times are in ticks.
+//
+//  1. While fewer than minWindow batches are in flight, one may leave at once: Redis works on one, while the next is being
+//     written and the one before read. This alone slows all servers down with Redis.
+//  2. Beyond that, one may leave while fewer than window are in flight, and a part of 1/window of base has passed since the
+//     last has left. So the batches of a full window are spread over a round trip.
+//  3. base is the distance: the least time that an answer has taken in the last 10 to 20 seconds. window is at most
+//     maxWindow, and so small that leastGap lies between two batches: smaller batches cost more than the wait is worth. Near
+//     Redis it is minWindow.
+//  4. The brake: if of eight answers the fastest was slow, window is halved. If 64 in a row were not, and requests have
+//     waited, it grows by one. After an error it is minWindow.
+//
+// The question is asked when a request arrives and when an answer does. No timer asks it.
+type pace struct {
+	window int
+	left   int64 // when the last batch left
+	base   least
+
+	answers int   // since they were judged
+	fastest int64 // of them
+	calm    int   // how often in a row they were not slow
+	waited  bool  // a request, since then
+}
+
+const (
+	minWindow = 2
+	maxWindow = 16
+	leastGap  = int64(125 * time.Microsecond / tat.Tick)
+
+	// A pause of the machine makes some answers late, but not eight in a row.
+	judged = 8
+	// Slower than it shrinks: otherwise many servers swing together.
+	grows = 8
+
+	slow       = int64(150 * time.Microsecond / tat.Tick) // more than base, or a tenth of base
+	remembered = int64(10 * time.Second / tat.Tick)
+)
+
+// may reports whether a batch may leave while so many are in flight.
+func (p *pace) may(now int64, inFlight int) bool {
+	if inFlight < minWindow || inFlight < p.window && now-p.left >= p.base.get()/int64(p.window) {
+		return true
+	}
+	p.waited = true
+	return false
+}
+
+// answered learns from an answer that has taken so long. If err is not nil there was none.
+func (p *pace) answered(now, took int64, err error) {
+	if err != nil {
+		p.window, p.calm = minWindow, 0
+		return
+	}
+
+	p.base.add(now, took)
+	if p.answers == 0 || took < p.fastest {
+		p.fastest = took
+	}
+	if p.answers++; p.answers < judged {
+		return
+	}
+
+	base := p.base.get()
+	if p.fastest > base+max(slow, base/10) {
+		p.window, p.calm = p.window/2, 0
+	} else if p.waited {
+		p.calm++
+	}
+	if p.calm == grows {
+		p.window, p.calm = p.window+1, 0
+	}
+	p.window = max(minWindow, min(p.window, maxWindow, int(base/leastGap)))
+	p.answers, p.waited = 0, false
+}
+
+// A least is the least of the values of the last one to two times remembered, or 0.
+type least struct {
+	value, before int64 // of this time and of the one before
+	since         int64 // when this time began
+}
+
+func (l *least) add(now, v int64) {
+	if now-l.since >= remembered {
+		l.before, l.value, l.since = l.value, v, now
+	}
+	l.value = min(l.value, v)
+}
+
+func (l *least) get() int64 {
+	if l.before == 0 {
+		return l.value
+	}
+	return min(l.value, l.before)
+}
