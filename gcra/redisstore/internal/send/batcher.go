@@ -212,7 +212,7 @@ func (b *batcher) end(batch *batch, err error) {
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
 	// A caller that is answered may call again at once, and is to find what was learned.
-	b.breaker.count(batch.done, err)
+	b.breaker.count(batch.done, err, batch.sent, now)
 	b.sender.learnTopology(err)
 	if err != nil {
 		b.note(result)

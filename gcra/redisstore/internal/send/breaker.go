@@ -22,12 +22,14 @@ type breaker struct {
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
 
 	// While it is closed and nothing has failed, a success changes nothing and is not passed on, which saves the circuit's lock.
-	mu      sync.Mutex  // held while the circuit gets a result and failing is set
+	mu      sync.Mutex  // held while the circuit gets a result, and failing and failed are set
 	failing atomic.Bool // it has counted a failure since the last success
+	failed  int64       // when it has counted the last failure
 }
 
 const (
-	// tripAfter is how many batches must fail in a row. The documentation names it and minOpen.
+	// tripAfter is how many batches must fail in a row, each sent after the failure before it was known: many may be in
+	// flight when Redis pauses once. The documentation names it and minOpen.
 	tripAfter = 3
 
 	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so that the probes of many processes do not
@@ -60,20 +62,27 @@ func (b *breaker) allow() (done func(error), err error) {
 	return done, nil
 }
 
-// count counts the result of a call that was allowed.
-func (b *breaker) count(done func(error), err error) {
+// count counts the result of a call that was allowed, unless it is a failure that counts once with the last one, or is from
+// before the breaker opened. sent is the time before the call.
+func (b *breaker) count(done func(error), err error, sent, now int64) {
+	if done == nil && !rediskit.Down(err) && !b.failing.Load() { // another call may have failed meanwhile
+		return
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if rediskit.Down(err) && sent < b.failed {
+		return
+	}
 	if done == nil {
-		if !rediskit.Down(err) && !b.failing.Load() { // another call may have failed meanwhile
-			return
-		}
 		var open error
 		if done, open = b.circuit.Allow(); open != nil {
 			return
 		}
 	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if rediskit.Down(err) {
+		b.failed = now
+	}
 	done(err)
 	b.failing.Store(b.circuit.Counts().ConsecutiveFailures > 0)
 }
