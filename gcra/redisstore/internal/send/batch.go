@@ -43,6 +43,8 @@ type batch struct {
 	undecided []*Request // have not run, and are sent in another way
 	notRun    error      // why a script has not run
 	over      bool       // the call has ended in time, and the probe has its answers
+	took      int64      // ticks
+	err       error
 
 	// What a call that is late needs.
 	batcher *batcher

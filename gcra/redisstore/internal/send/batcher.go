@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/kind"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
@@ -18,12 +20,13 @@ import (
 
 // A batcher sends requests to one server, many in one call (group commit).
 //
-//  1. While fewer than maxInFlight batches are in flight, a request is sent at once. Otherwise it waits, and goes with all
-//     that wait as soon as one is answered: the busier the server, the larger the batches and the cheaper a request. No
-//     timer holds a batch back.
-//  2. inFlight is the number of senders: the goroutines of sendLoop, and a caller in sendInline. Each has one batch.
-//     A request that is sent again starts one more, beyond maxInFlight if need be. A sender leaves when it finds none
-//     waiting, so an idle batcher has none. A call whose time is up does not count, though the client still waits.
+//  1. A request is sent at once if the pace allows it. Otherwise it waits, and goes with all that wait as soon as another
+//     comes, or one in flight is answered, and the pace allows that: the busier the server, the larger the batches and the
+//     cheaper a request. No timer holds a batch back.
+//  2. inFlight is the number of places taken by senders: the goroutines of sendLoop, and a caller in sendInline. Each has
+//     one batch, and gives up its place when that is over: it sends the next only if the pace allows it. A request that is
+//     sent again takes one more, whatever the pace. An idle batcher has no sender. A call whose time is up has no place,
+//     but hangs as long as the client waits.
 //  3. A request belongs to the batcher from submit until it is finished. Then its caller may free it, so nothing of it is
 //     read any more. One that is asked again, or sent in another way, stays with the batcher.
 //  4. For each call that is made, each of its requests goes to Config.Before once and to Config.Learn once.
@@ -33,19 +36,17 @@ type batcher struct {
 	breaker *breaker
 
 	deadline atomic.Int64 // of the last request: Stats leaves out batchers that were not used since
+	hang     atomic.Int64 // calls whose time is up, and for which the client waits
 
 	mu       sync.Mutex
 	waiting  []*Request // in the order of their deadlines, behind those that were sent before
 	inFlight int
+	pace     pace
 
 	// What the server has shown of itself: a single one or a shard, or a node of a cluster.
 	single   kind.State
 	crossing kind.Crossing
 }
-
-// maxInFlight is how many batches of a batcher may be in flight: while Redis works on one, the next is being written and
-// the one before read.
-const maxInFlight = 2
 
 // submit gives a request to a sender, or answers it at once while the breaker is open. It does not block. With inline the
 // caller may be the sender: if no batch is in flight, it sends one, which usually has the request, and submit returns when
@@ -60,23 +61,16 @@ func (b *batcher) submit(q *Request, inline bool) {
 		return
 	}
 
-	idle := b.inFlight == 0
-	send := b.inFlight < maxInFlight
-	if q.sentBefore() {
-		// Its deadline may be earlier than those of the batches in flight, so it waits for none of them.
-		b.waiting, send = slices.Insert(b.waiting, 0, q), true
-	} else {
+	i := 0
+	if !q.sentBefore() {
 		// From the end: nearly always the new request has the latest deadline.
-		i := len(b.waiting)
-		for i > 0 && b.waiting[i-1].deadline > q.deadline && !b.waiting[i-1].sentBefore() {
-			i--
+		for i = len(b.waiting); i > 0 && b.waiting[i-1].deadline > q.deadline && !b.waiting[i-1].sentBefore(); i-- {
 		}
-		b.waiting = slices.Insert(b.waiting, i, q)
 	}
-	// Before the sender starts: a caller that comes next must see its place taken.
-	if send {
-		b.inFlight++
-	}
+	b.waiting = slices.Insert(b.waiting, i, q)
+
+	idle := b.inFlight == 0
+	send := b.takePlace(q.deadline - tat.Ticks(b.sender.Timeout)) // about now, and no clock is read
 	b.mu.Unlock()
 
 	switch {
@@ -87,7 +81,42 @@ func (b *batcher) submit(q *Request, inline bool) {
 	}
 }
 
-// sendLoop sends batches until no request waits.
+// takePlace takes a place for a sender if a batch may leave for those that wait. The caller holds b.mu.
+func (b *batcher) takePlace(now int64) bool {
+	if len(b.waiting) == 0 {
+		return false
+	}
+	// The deadline of one that was sent before may be earlier than those of the batches in flight, so it waits for none.
+	first := b.waiting[0]
+	if !first.sentBefore() && (!b.pace.may(now, b.inFlight) || b.inFlight >= minWindow && !b.spare(first.node)) {
+		return false
+	}
+
+	// Before the sender starts: a caller that comes next must see its place taken.
+	b.inFlight++
+	b.pace.left = now
+	return true
+}
+
+// spare reports whether the client has a connection for one more batch than minWindow: a dial would take several round trips
+// of the call. A pool that is not dialled ahead has none, nor has one that others may need: half of it stays free. The
+// caller holds b.mu.
+func (b *batcher) spare(node *redis.Client) bool {
+	if node == nil {
+		node, _ = b.sender.Client.(*redis.Client)
+	}
+	if node == nil || node.Options().MinIdleConns == 0 || node.Options().PipelinePoolSize >= 0 {
+		return false
+	}
+	used := b.inFlight + int(b.hang.Load())
+	if used >= min(maxWindow, node.Options().PoolSize/2) {
+		return false
+	}
+	stats := node.PoolStats()
+	return stats.IdleConns > 0 && int(stats.TotalConns) > used // IdleConns has those that are being dialled
+}
+
+// sendLoop sends batches until none may leave.
 func (b *batcher) sendLoop() {
 	batch := getBatch()
 	for {
@@ -110,25 +139,31 @@ func (b *batcher) sendInline() {
 	batch := getBatch()
 	if b.fill(batch) {
 		b.call(batch)
-		b.leave(batch)
+		if !batch.late {
+			b.giveUp(batch)
+			batch.reset()
+			batches.Put(batch)
+		}
 	}
 }
 
 // fill moves waiting requests into the batch, which is new or over. Those whose time is up are answered with an error
 // instead, and those of several subjects are split if they would be sent by subject. It reports false if the batch stays
-// empty or was late: then the sender has lost its place, and the batch is not its own any more.
+// empty, must wait or was late: then the sender has lost its place, and the batch is not its own any more.
 func (b *batcher) fill(batch *batch) bool {
 	if batch.late {
 		return false
 	}
-	batch.reset()
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
+	now := b.sender.Clock.Now()
+	mine := batch.size == 0 || b.leave(batch, now)
+	batch.reset()
+
 	n := 0
-	if len(b.waiting) > 0 {
-		now := b.sender.Clock.Now()
+	if mine {
 		for _, q := range b.waiting {
 			// Chosen now, not in submit: the server may have shown its kind since.
 			w := b.way(q, now)
@@ -152,12 +187,14 @@ func (b *batcher) fill(batch *batch) bool {
 	}
 
 	b.waiting = slices.Delete(b.waiting, 0, n)
-	if batch.n == 0 {
-		b.inFlight--
-		batches.Put(batch)
-		return false
+	if batch.n > 0 {
+		return true
 	}
-	return true
+	if mine {
+		b.inFlight--
+	}
+	batches.Put(batch)
+	return false
 }
 
 // call sends the batch and answers its requests. If the server has not answered by the first deadline, all get an error at
@@ -177,7 +214,9 @@ func (b *batcher) call(batch *batch) {
 	batch.send(ctx)
 	if batch.late = !batch.timer.Stop(); !batch.late {
 		b.end(batch, batch.deliver())
+		return
 	}
+	b.hang.Add(-1)
 }
 
 // expire answers the requests of a batch that is late, and ends its sender, although the client may still wait.
@@ -189,27 +228,29 @@ func (b *batch) expire() {
 	}
 	b.batcher.end(b, err)
 	// The client may hang for long, so the place is used without it.
-	b.batcher.giveUp()
+	b.batcher.hang.Add(1)
+	b.batcher.giveUp(b)
 }
 
 // begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
 func (b *batcher) begin(batch *batch) (ok bool) {
-	var err error
-	batch.done, err = b.breaker.allow()
+	batch.done, batch.err = b.breaker.allow()
 	for q := range batch.requests() {
-		if err == nil {
+		if batch.err == nil {
 			b.sender.Before(q)
 		} else {
-			q.fail(err)
+			q.fail(batch.err)
 		}
 	}
-	return err == nil
+	return batch.err == nil
 }
 
 // end answers the requests of a batch, each of which has its answer or its error.
 func (b *batcher) end(batch *batch, err error) {
 	now := b.sender.Clock.Now()
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
+
+	batch.took, batch.err = result.Took, err
 
 	// A caller that is answered may call again at once, and is to find what was learned.
 	b.breaker.count(batch.done, err, batch.sent, now)
@@ -321,26 +362,21 @@ func (b *batcher) Kind() redisstats.Kind {
 	return b.crossing.Kind(b.sender.Clock.Now())
 }
 
-// leave ends a sender, unless its batch was late and it has no place any more.
-func (b *batcher) leave(batch *batch) {
-	if batch.late {
-		return
-	}
-	batch.reset()
-	batches.Put(batch)
-	b.giveUp()
+// leave gives up the place of a batch that is over, and learns from it. It reports whether it has taken a place for the
+// next one. The caller holds b.mu.
+func (b *batcher) leave(batch *batch, now int64) (again bool) {
+	b.inFlight--
+	b.pace.answered(now, batch.took, batch.err)
+	return b.takePlace(now)
 }
 
-// giveUp gives the place of a sender to another if requests wait.
-func (b *batcher) giveUp() {
+// giveUp gives the place of a batch that is over to another sender, if one may send.
+func (b *batcher) giveUp(batch *batch) {
 	b.mu.Lock()
-	more := len(b.waiting) > 0
-	if !more {
-		b.inFlight--
-	}
+	again := b.leave(batch, b.sender.Clock.Now())
 	b.mu.Unlock()
 	// In another goroutine: this one may be a caller's, who has an answer.
-	if more {
+	if again {
 		go b.sendLoop()
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 )
 
 // Fifty servers share a Redis, half of them from a time on at which it is busy. Its capacity is the checks a second that it
 // can decide one by one. However much it has to do, requests wait hardly longer than with two batches in flight; a server
 // alone waits less.
 func TestPace(t *testing.T) {
+	race.Skip(t)
 	for _, row := range []struct {
 		servers  int
 		distance time.Duration

@@ -6,9 +6,9 @@ package send
 //
 //  1. Sender.Send (send.go) gives it to the batcher of its server. If its subjects may be on several servers, it is divided,
 //     and what its parts have taken is refunded unless all are admitted (split.go).
-//  2. batcher.submit (batcher.go) puts it in line, or fails it at once while the breaker is open (breaker.go). A sender, which
-//     is a goroutine or the caller itself, moves those that wait into a batch (batch.go): one script, or one for each
-//     subject, by the kind of the server (way.go, way_node.go).
+//  2. batcher.submit (batcher.go) puts it in line, or fails it at once while the breaker is open (breaker.go). As soon as a
+//     batch may leave (pace.go), a sender, which is a goroutine or the caller itself, moves those that wait into one
+//     (batch.go): one script, or one for each subject, by the kind of the server (way.go, way_node.go).
 //  3. The script becomes one call of take.lua (script.go). If the server lacks its text, it is sent again with the text.
 //  4. The reply, or the lack of one, gives each request an outcome (request.go). The batch is learned from and its callers
 //     are answered, in batcher.end. A request of which nothing has run is sent again.
@@ -142,7 +142,7 @@ func (s *Sender) batcherOf(node *redis.Client) *batcher {
 }
 
 func (s *Sender) newBatcher(server string) *batcher {
-	return &batcher{sender: s, Server: server, breaker: newBreaker()}
+	return &batcher{sender: s, Server: server, breaker: newBreaker(), pace: pace{window: minWindow}}
 }
 
 // clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise that of the store, which finds the
