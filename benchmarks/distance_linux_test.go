@@ -87,7 +87,7 @@ func inTurns(b *testing.B, d deployment, all []*walker, rate int, unit float64, 
 	list := subjects(manyKeys)
 	for _, w := range all {
 		w.took, w.redis, w.clients = nil, 0, 0
-		randomGaps(b, w.caller, rate, rate/4, list) // it connects
+		randomGaps(b, w.caller, rate, 4*each, list) // it connects, and learns the distance
 	}
 	for range turns {
 		for _, w := range all {

@@ -60,6 +60,52 @@ func TestCallersShareBatches(t *testing.T) {
 	}
 }
 
+// At a distance more than two batches of a store of Open are in flight, and half of its connections at most.
+func TestInFlightAtADistance(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	r := settled(t, openStore(t, "redis://"+proxy.Addr+"?pool_size=10", config{Timeout: patience}))
+	client, _ := r.Client()
+	hook := new(inFlightHook)
+	client.AddHook(hook)
+	proxy.Delay(20 * time.Millisecond)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 200 {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := gcra.Take(context.Background(), r, hourly(fmt.Sprint(i), 1000)); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Duration(i) * time.Millisecond / 10) // they do not come together
+			}
+		})
+	}
+	redistest.Eventually(t, patience, "a third batch in flight", func() bool { return hook.most.Load() > 2 })
+	stop()
+	callers.Wait()
+	if n := hook.most.Load(); n > 5 {
+		t.Errorf("got %d batches in flight; want at most 5", n)
+	}
+}
+
+// inFlightHook counts the commands in flight.
+type inFlightHook struct{ now, most atomic.Int64 }
+
+func (h *inFlightHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *inFlightHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.most.Store(max(h.most.Load(), h.now.Add(1)))
+		defer h.now.Add(-1)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *inFlightHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // A panic in a hook of the client is an error of its batch, whether the caller or a
 // goroutine sends it, and later batches are sent.
 func TestPanicInAHook(t *testing.T) {

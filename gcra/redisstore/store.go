@@ -86,7 +86,8 @@ type Store struct {
 //
 //   - With TLS, Protocol must be 2 unless Timeout is well above 50 ms: under RESP3 go-redis may wait
 //     that long on a new connection, and calls may never reach Redis.
-//   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls.
+//   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls. Without both, at most two calls to a server
+//     are under way, and a check at a distance takes up to two round trips.
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout may save a lone caller of a
 //     redis.Client a switch of goroutines. A hook of such a client must return when its context
 //     ends, or this caller waits beyond Timeout.

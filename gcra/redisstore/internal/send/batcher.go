@@ -99,21 +99,26 @@ func (b *batcher) takePlace(now int64) bool {
 }
 
 // spare reports whether the client has a connection for one more batch than minWindow: a dial would take several round trips
-// of the call. A pool that is not dialled ahead has none, nor has one that others may need: half of it stays free. The
-// caller holds b.mu.
+// of the call. The caller holds b.mu.
 func (b *batcher) spare(node *redis.Client) bool {
 	if node == nil {
 		node, _ = b.sender.Client.(*redis.Client)
 	}
-	if node == nil || node.Options().MinIdleConns == 0 || node.Options().PipelinePoolSize >= 0 {
-		return false
-	}
 	used := b.inFlight + int(b.hang.Load())
-	if used >= min(maxWindow, node.Options().PoolSize/2) {
+	if node == nil || used >= b.pace.most {
 		return false
 	}
 	stats := node.PoolStats()
 	return stats.IdleConns > 0 && int(stats.TotalConns) > used // IdleConns has those that are being dialled
+}
+
+// mostInFlight is how many batches may be in flight with a client: others may need half of its pool. A pool that is not dialled
+// ahead has no connection for more than minWindow.
+func mostInFlight(client *redis.Client) int {
+	if client == nil || client.Options().MinIdleConns == 0 || client.Options().PipelinePoolSize >= 0 {
+		return minWindow
+	}
+	return max(minWindow, min(maxWindow, client.Options().PoolSize/2))
 }
 
 // sendLoop sends batches until none may leave.

@@ -13,15 +13,16 @@ import (
 //     written and the one before read. This alone slows all servers down with Redis.
 //  2. Beyond that, one may leave while fewer than window are in flight, and a part of 1/window of base has passed since the
 //     last has left. So the batches of a full window are spread over a round trip.
-//  3. base is the distance: the least time that an answer has taken in the last 10 to 20 seconds. window is at most
-//     maxWindow, and so small that leastGap lies between two batches: smaller batches cost more than the wait is worth. Near
-//     Redis it is minWindow.
+//  3. base is the distance: the least time that an answer has taken in the last 10 to 20 seconds. window is at most most,
+//     by the client's pool, and so small that leastGap lies between two batches: smaller batches cost more than the wait is
+//     worth. Near Redis it is minWindow.
 //  4. The brake: if of eight answers the fastest was slow, window is halved. If 64 in a row were not, and requests have
 //     waited, it grows by one. After an error it is minWindow.
 //
 // The question is asked when a request arrives and when an answer does. No timer asks it.
 type pace struct {
-	window int
+	window int   // at least minWindow
+	most   int   // at least minWindow
 	left   int64 // when the last batch left
 	base   least
 
@@ -78,7 +79,7 @@ func (p *pace) answered(now, took int64, err error) {
 	if p.calm == grows {
 		p.window, p.calm = p.window+1, 0
 	}
-	p.window = max(minWindow, min(p.window, maxWindow, int(base/leastGap)))
+	p.window = max(minWindow, min(p.window, p.most, int(base/leastGap)))
 	p.answers, p.waited = 0, false
 }
 
@@ -90,14 +91,17 @@ type least struct {
 
 func (l *least) add(now, v int64) {
 	if now-l.since >= remembered {
-		l.before, l.value, l.since = l.value, v, now
+		l.before, l.value, l.since = l.value, 0, now
 	}
-	l.value = min(l.value, v)
+	l.value = lesser(l.value, v)
 }
 
-func (l *least) get() int64 {
-	if l.before == 0 {
-		return l.value
+func (l *least) get() int64 { return lesser(l.value, l.before) }
+
+// lesser is the lesser of two values, of which 0 is none.
+func lesser(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return a + b
 	}
-	return min(l.value, l.before)
+	return min(a, b)
 }

@@ -105,7 +105,7 @@ func newPacedWorld(servers int, load float64, paced bool, distance func(int64) t
 	w.gap = float64(callCost+checkCost) * float64(servers) / load
 	for i := range servers {
 		begin := tat.Ticks(10*time.Second) * int64(i%2)
-		heap.Push(&w.events, pacedEvent{at: begin + w.random(w.gap), server: &pacedServer{pace: pace{window: minWindow}}})
+		heap.Push(&w.events, pacedEvent{at: begin + w.random(w.gap), server: &pacedServer{pace: pace{window: minWindow, most: maxWindow}}})
 	}
 	return w
 }

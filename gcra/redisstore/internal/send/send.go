@@ -78,7 +78,7 @@ func New(cfg Config) *Sender {
 	case *redis.Ring:
 		s.ring = c
 	case *redis.Client:
-		s.only = s.newBatcher(c.Options().Addr)
+		s.only = s.newBatcher(c.Options().Addr, c)
 		s.inline = rediskit.BoundsCalls(c, cfg.Timeout)
 	}
 	return s
@@ -136,13 +136,13 @@ func (s *Sender) batcherOf(node *redis.Client) *batcher {
 	}
 	b, ok := s.batchers.Load(server)
 	if !ok {
-		b, _ = s.batchers.LoadOrStore(server, s.newBatcher(server))
+		b, _ = s.batchers.LoadOrStore(server, s.newBatcher(server, node))
 	}
 	return b.(*batcher)
 }
 
-func (s *Sender) newBatcher(server string) *batcher {
-	return &batcher{sender: s, Server: server, breaker: newBreaker(), pace: pace{window: minWindow}}
+func (s *Sender) newBatcher(server string, client *redis.Client) *batcher {
+	return &batcher{sender: s, Server: server, breaker: newBreaker(), pace: pace{window: minWindow, most: mostInFlight(client)}}
 }
 
 // clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise that of the store, which finds the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -201,18 +203,99 @@ func TestRepliesAtTheDeadline(t *testing.T) {
 	}
 }
 
+// Redis is 5 ms away, 10,000 requests come a second, and many batches are in flight when it pauses. The breaker opens if that
+// lasts three Timeouts, and not before.
+func TestPausesAndTheBreaker(t *testing.T) {
+	const distance, timeout = 5 * time.Millisecond, 50 * time.Millisecond
+	for _, row := range []struct {
+		pause time.Duration
+		opens bool
+	}{{timeout * 12 / 10, false}, {2 * timeout, false}, {3*timeout + distance, true}} {
+		bubble(t, func(t *testing.T, s *Sender, calls *calls) {
+			s.Timeout = timeout
+			s.only.single.Settle(redisstats.OneKeyspace, 0)
+			var opened atomic.Bool
+			s.After = func(r Result) {
+				if r.Open {
+					opened.Store(true)
+				}
+			}
+
+			var inFlight, most atomic.Int64
+			begin := time.Now().Add(2 * time.Second)
+			end := begin.Add(row.pause)
+			calls.answers = func(ctx context.Context) error {
+				most.Store(max(most.Load(), inFlight.Add(1)))
+				defer inFlight.Add(-1)
+				time.Sleep(distance)
+				deadline, _ := ctx.Deadline()
+				if now := time.Now(); now.After(begin) && now.Before(end) {
+					time.Sleep(min(time.Until(end), time.Until(deadline)))
+				}
+				return ctx.Err()
+			}
+
+			for i := range 25_000 {
+				go take(t, s, fmt.Sprintf("send:{%d}:p", i%1000))
+				time.Sleep(100 * time.Microsecond)
+			}
+			if opened.Load() != row.opens || most.Load() < maxWindow {
+				t.Errorf("a pause of %v: opened is %v, with up to %d in flight; want %v, and %d", row.pause, opened.Load(), most.Load(), row.opens, maxWindow)
+			}
+		})
+	}
+}
+
+// How many batches are in flight at a distance depends on the client's pool: half of it, if it is dialled ahead for all
+// commands, and if there are connections beside those in use.
+func TestInFlightByPool(t *testing.T) {
+	for name, row := range map[string]struct {
+		pool redis.Options
+		most int64
+	}{
+		"large":               {redis.Options{PoolSize: 100, MinIdleConns: 100, PipelinePoolSize: -1}, maxWindow},
+		"small":               {redis.Options{PoolSize: 10, MinIdleConns: 10, PipelinePoolSize: -1}, 5},
+		"very small":          {redis.Options{PoolSize: 3, MinIdleConns: 3, PipelinePoolSize: -1}, minWindow},
+		"not dialled ahead":   {redis.Options{PoolSize: 100, PipelinePoolSize: -1}, minWindow},
+		"apart for pipelines": {redis.Options{PoolSize: 100, MinIdleConns: 100}, minWindow},
+		"four connections":    {redis.Options{PoolSize: 100, MinIdleConns: 4, PipelinePoolSize: -1}, 4},
+	} {
+		bubbleOn(t, row.pool, func(t *testing.T, s *Sender, calls *calls) {
+			s.only.single.Settle(redisstats.OneKeyspace, 0)
+			var inFlight, most atomic.Int64
+			calls.answers = func(context.Context) error {
+				most.Store(max(most.Load(), inFlight.Add(1)))
+				defer inFlight.Add(-1)
+				time.Sleep(5 * time.Millisecond)
+				return nil
+			}
+			for i := range 40_000 {
+				go take(t, s, fmt.Sprintf("send:{%d}:p", i%1000))
+				time.Sleep(25 * time.Microsecond)
+			}
+			if most.Load() != row.most {
+				t.Errorf("a pool that is %s: got up to %d in flight; want %d", name, most.Load(), row.most)
+			}
+		})
+	}
+}
+
 // bubble runs a test of a sender whose calls end when the test says, by a clock that does not wait.
 func bubble(t *testing.T, test func(*testing.T, *Sender, *calls)) {
+	bubbleOn(t, redis.Options{PoolSize: 100, MinIdleConns: 100, PipelinePoolSize: -1}, test)
+}
+
+func bubbleOn(t *testing.T, pool redis.Options, test func(*testing.T, *Sender, *calls)) {
 	// What is in the pools belongs to one bubble.
 	fresh := func() { requests, batches = sync.Pool{New: requests.New}, sync.Pool{New: batches.New} }
 	fresh()
 	defer fresh()
 
 	synctest.Test(t, func(t *testing.T) {
-		client := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", MaxRetries: -1,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // their goroutines outlive the client
-		})
+		pool.Dialer = func(context.Context, string, string) (net.Conn, error) { conn, _ := net.Pipe(); return conn, nil }
+		pool.MaxRetries = -1
+		pool.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // their goroutines outlive the client
+		client := redis.NewClient(&pool)
 		defer client.Close()
 		calls := &calls{begin: time.Now()}
 		client.AddHook(calls)
@@ -242,9 +325,14 @@ type calls struct {
 	err   error
 	seen  func(context.Context) // if not nil, gets the context of each
 	n     atomic.Int64
+
+	answers func(context.Context) error // if not nil, takes the place of all that: nil is an answer that admits
 }
 
 func (c *calls) call(ctx context.Context) error {
+	if c.answers != nil {
+		return c.answers(ctx)
+	}
 	if c.seen != nil {
 		c.seen(ctx)
 	}
@@ -262,6 +350,9 @@ func (*calls) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (c *calls) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		cmd.SetErr(c.call(ctx))
+		if cmd.Err() == nil {
+			cmd.(rediskit.Once).SetVal(slices.Repeat([]any{int64(0)}, cmd.Args()[2].(int)))
+		}
 		return cmd.Err()
 	}
 }
