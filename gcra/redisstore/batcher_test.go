@@ -322,6 +322,45 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
+// A refund overtakes the take of a caller that has left. It finds nothing to give back, so the take stays charged. The cache
+// denies nothing for that.
+func TestRefundOvertakesATake(t *testing.T) {
+	client := newClient(t, &redis.Options{Addr: redistest.Start(t).Addr})
+	r := settled(t, newStore(t, client, config{DenialTTL: time.Hour}))
+	held, release := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int64
+	client.AddHook(scriptHook(func(redis.Cmder) error {
+		if calls.Add(1) == 1 {
+			close(held)
+			<-release
+		}
+		return nil
+	}))
+
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := gcra.Take(ctx, r, hourly("s", 3))
+		left <- err
+	}()
+	<-held
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v; want %v", err, context.Canceled)
+	}
+	if err := r.Refund(t.Context(), []gcra.Charge{hourly("s", 3)}); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+
+	redistest.Eventually(t, patience, "the take", func() bool { return spent(t, r, "s", 3) == 1 })
+	for i, want := range []bool{true, true, false, false} {
+		if res, err := gcra.Take(t.Context(), r, hourly("s", 3)); err != nil || res.Allowed != want {
+			t.Errorf("afterwards, take %d: got %+v, %v; want allowed %v", i, res, err, want)
+		}
+	}
+}
+
 // An idle store has no goroutine, also after failures.
 func TestIdleStoreHasNoGoroutines(t *testing.T) {
 	base := goleak.IgnoreCurrent()

@@ -2,6 +2,7 @@ package histories
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -86,16 +88,17 @@ func shaOf(script string) string { return redis.NewScript(script).Hash() }
 
 var historyLimits = []gcra.Limit{gcra.PerSecond(500).WithBurst(20), gcra.PerMinute(600).WithBurst(50), gcra.PerDay(300)}
 
-// makeHistory takes from few keys with many callers. Its argument is a URL and
-// perhaps a word, by which the store has no denial cache.
+// makeHistory takes from few keys with many callers. Its argument is a URL, how often each takes, the most that it
+// pauses in between, and perhaps a word, by which the store has no denial cache.
 func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
-	url, word, _ := strings.Cut(arg, " ")
-	o, err := redis.ParseURL(url)
+	words := append(strings.Fields(arg), "")
+	o, err := redis.ParseURL(words[0])
 	if err != nil {
 		return err
 	}
 
 	o.ReadTimeout = patience
+	o.MinIdleConns, o.PipelinePoolSize = 2, -1 // so at a distance many batches are in flight
 	client := redis.NewClient(o)
 	defer client.Close()
 	text, variant, err := recordingScript()
@@ -105,7 +108,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
 	cfg := redisstore.Config{Timeout: patience}
-	if word != "" {
+	if words[3] != "" {
 		cfg.DenialTTL = -1
 	}
 	store, err := redisstore.New(client, cfg)
@@ -116,9 +119,15 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 		return err
 	}
 
+	rounds, err := strconv.Atoi(words[1])
+	pause, err2 := time.ParseDuration(words[2])
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
 	var failed atomic.Pointer[error]
 	redistest.Together(16, func(int) {
-		for range amount(120, 2000) {
+		for range rounds {
+			time.Sleep(rand.N(pause + 1))
 			charges := make([]gcra.Charge, 1+rand.IntN(3))
 			for i := range charges {
 				policy := rand.IntN(len(historyLimits))
@@ -152,9 +161,23 @@ type params struct{ inc, room, top, unit int64 }
 // than the burst and what the time between them adds.
 func TestHistory(t *testing.T) {
 	server := redistest.Start(t)
+	testHistory(t, server, server.URL(), amount(120, 2000), 0)
+}
+
+// At a distance many batches are in flight, and overtake each other.
+func TestHistoryAtADistance(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	proxy.DelayBetween(5*time.Millisecond, 6*time.Millisecond)
+	testHistory(t, server, "redis://"+proxy.Addr, amount(120, 2000), 20*time.Millisecond)
+	t.Logf("%d connections; with two batches in flight %d", proxy.Connections(), 4*processes) // two are dialled ahead
+}
+
+func testHistory(t *testing.T, server *redistest.Server, url string, rounds int, pause time.Duration) {
+	t.Helper()
 	var all [processes]*redistest.Process
 	for i := range all {
-		arg := server.URL()
+		arg := fmt.Sprint(url, " ", rounds, " ", pause)
 		if i%2 == 0 {
 			arg += " uncached" // so that Redis denies requests too
 		}
