@@ -42,7 +42,7 @@ const (
 	// Slower than it shrinks: otherwise many servers swing together.
 	grows = 8
 
-	slow       = int64(150 * time.Microsecond / tat.Tick) // more than base, or a tenth of base
+	slow       = int64(250 * time.Microsecond / tat.Tick) // more than base, or a tenth of base
 	remembered = int64(10 * time.Second / tat.Tick)
 )
 
