@@ -16,8 +16,8 @@ import (
 //  3. base is the distance: the least time that an answer has taken in the last 10 to 20 seconds. window is at most most,
 //     by the client's pool, and so small that leastGap lies between two batches: smaller batches cost more than the wait is
 //     worth. Near Redis it is minWindow.
-//  4. The brake: if of eight answers the fastest was slow, window is halved. If 64 in a row were not, and requests have
-//     waited, it grows by one. After an error it is minWindow.
+//  4. The brake: answers are judged after each round trip. If the fastest was slow, window shrinks by a quarter. If that has
+//     not been so four times in a row, and requests have waited, it grows by one. After an error it is minWindow.
 //
 // The question is asked when a request arrives and when an answer does. No timer asks it.
 type pace struct {
@@ -26,10 +26,11 @@ type pace struct {
 	left   int64 // when the last batch left
 	base   least
 
-	answers int   // since they were judged
+	judged  int64 // when answers were judged
+	answers int   // since then
 	fastest int64 // of them
-	calm    int   // how often in a row they were not slow
 	waited  bool  // a request, since then
+	calm    int   // how often in a row they were not slow
 }
 
 const (
@@ -37,10 +38,8 @@ const (
 	maxWindow = 16
 	leastGap  = int64(125 * time.Microsecond / tat.Tick)
 
-	// A pause of the machine makes some answers late, but not eight in a row.
-	judged = 8
-	// Slower than it shrinks: otherwise many servers swing together.
-	grows = 8
+	fewest = 8 // answers that are judged: a pause of the machine makes some late, and not all
+	grows  = 4 // times calm: were it as fast as it shrinks, many servers would swing together
 
 	slow       = int64(250 * time.Microsecond / tat.Tick) // more than base, or a tenth of base
 	remembered = int64(10 * time.Second / tat.Tick)
@@ -66,13 +65,13 @@ func (p *pace) answered(now, took int64, err error) {
 	if p.answers == 0 || took < p.fastest {
 		p.fastest = took
 	}
-	if p.answers++; p.answers < judged {
+	base := p.base.get()
+	if p.answers++; p.answers < fewest || now-p.judged < base {
 		return
 	}
 
-	base := p.base.get()
 	if p.fastest > base+max(slow, base/10) {
-		p.window, p.calm = p.window/2, 0
+		p.window, p.calm = p.window-p.window/4-1, 0
 	} else if p.waited {
 		p.calm++
 	}
@@ -80,7 +79,7 @@ func (p *pace) answered(now, took int64, err error) {
 		p.window, p.calm = p.window+1, 0
 	}
 	p.window = max(minWindow, min(p.window, p.most, int(base/leastGap)))
-	p.answers, p.waited = 0, false
+	p.judged, p.answers, p.waited = now, 0, false
 }
 
 // A least is the least of the values of the last one to two times remembered, or 0.
