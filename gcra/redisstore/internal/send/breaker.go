@@ -71,7 +71,8 @@ func (b *breaker) count(done func(error), err error, sent, now int64) {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if rediskit.Down(err) && sent < b.failed {
+	// Not of a probe, which may have waited since before the breaker opened: the circuit allows no other until it has its result.
+	if rediskit.Down(err) && sent < b.failed && (done == nil || !b.notClosed.Load()) {
 		return
 	}
 	if done == nil {

@@ -47,7 +47,8 @@ func TestBreakerCountsInARow(t *testing.T) {
 	}
 }
 
-// Calls from before the breaker opened neither close it nor take the place of its probe.
+// Calls from before the breaker opened neither close it nor take the place of its probe. A probe that has waited since then
+// leaves its place to the next.
 func TestLateResultsLeaveTheBreakerOpen(t *testing.T) {
 	failure := errors.New("EOF")
 	synctest.Test(t, func(t *testing.T) {
@@ -71,6 +72,11 @@ func TestLateResultsLeaveTheBreakerOpen(t *testing.T) {
 		if _, err := b.allow(); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("got %v; want %v", err, ErrUnavailable)
 		}
+
+		time.Sleep(2 * minOpen)
+		results()
+		waited, _ := b.allow()
+		b.count(waited, failure, 1, 9)
 
 		time.Sleep(2 * minOpen)
 		results()
