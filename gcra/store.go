@@ -26,7 +26,8 @@ type Store interface {
 	// is. Take fills in the Results. It returns an error when there is no decision, as when a
 	// charge is not valid, the context is done, or the store could not answer. Then allowed is
 	// false and the results mean nothing. Where a server was asked, the charges may have been
-	// taken.
+	// taken. Once Take has returned without an error it does not use the slice: the caller may use it
+	// for another admission.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
 	// Refund gives back Cost units of the charges, at most to a full bucket; see [Reset] to
