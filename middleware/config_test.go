@@ -47,9 +47,14 @@ func TestNewReportsEveryMistake(t *testing.T) {
 			p.Limit, p.LimitFor = gcra.PerSecond(-1), func(*http.Request) gcra.Limit { return five }
 		}), []string{`policy "ok": Limit is -1/second`}},
 		{"delays", store, with(func(p *middleware.Policy) { p.MaxDelay = -time.Second }), []string{`policy "ok": MaxDelay is -1s; want`}},
-		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 367 * 24 * time.Hour }), []string{`policy "ok": MaxDelay is 8808h0m0s; want`}},
+		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 366*24*time.Hour + 1 }), []string{`policy "ok": MaxDelay is 8784h0m0.000000001s; want`}},
 		{"limit that only the store takes", middleware.Config{Store: lax{}}, with(func(p *middleware.Policy) { p.Limit = gcra.Limit{Count: 5} }), []string{`policy "ok": Limit is 5/0s: period is 0s; want more than 0`}},
 		{"no limit", store, with(func(p *middleware.Policy) { p.Limit = gcra.Unlimited() }), []string{`policy "ok": Limit is none: only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute`}},
+		{"a quota that the store does not keep", middleware.Config{Store: strict{store.Store}}, with(func(p *middleware.Policy) { p.Limit = gcra.Quota(40, gcra.Yearly) }), []string{"no strict window"}},
+		{"a burst that the store does not keep", middleware.Config{Store: strict{store.Store}}, with(func(p *middleware.Policy) { p.Limit = gcra.PerMinute(5).WithBurst(2) }), []string{"no strict window"}},
+		{"a quota with a delay", store, with(func(p *middleware.Policy) { p.Limit, p.MaxDelay = gcra.Quota(40, gcra.Yearly), time.Second }), []string{"MaxDelay is 1s; want 0"}},
+		{"a quota from a day that some months lack", store, with(func(p *middleware.Policy) { p.Limit = gcra.Quota(40, gcra.Monthly.From(31)) }), []string{"first day is 31; want 1 to 28"}},
+		{"ban status", middleware.Config{Store: store.Store, BanStatus: 200}, []middleware.Policy{ok}, []string{"BanStatus is "}},
 		{"failure mode", store, with(func(p *middleware.Policy) { p.OnFailure = 3 }), []string{`policy "ok": OnFailure is 3; want`}},
 		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
 			[]string{`policy "ok": Routes[1] is "login": `, `it has no "/"; want a pattern such as "POST /login"`, `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
@@ -79,15 +84,6 @@ type lax struct{ gcra.Store }
 
 func (lax) CheckLimit(gcra.Limit) error { return nil }
 
-func TestMust(t *testing.T) {
-	defer func() {
-		if v := recover(); v == nil {
-			t.Error("Must did not panic")
-		}
-	}()
-	middleware.Must(middleware.New(middleware.Config{}))
-}
-
 // The error names the policy and the field, so a program that reads policies from
 // a file can point to the mistake.
 func TestFieldError(t *testing.T) {
@@ -97,23 +93,5 @@ func TestFieldError(t *testing.T) {
 	var m *middleware.FieldError
 	if !errors.As(err, &m) || m.Index != 1 || m.Name != "bad" || m.Field != "Routes[1]" || !strings.HasPrefix(m.Err.Error(), `is "login": `) {
 		t.Errorf("got %+v of %v; want Routes[1] of the policy at 1, bad", m, err)
-	}
-}
-
-// New accepts the MaxDelay that the stores accept, and no longer one: with that,
-// every request would follow OnFailure.
-func TestLongestMaxDelay(t *testing.T) {
-	p := middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: 366 * 24 * time.Hour}
-	store := gcra.NewMemory()
-	if d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/")); d.Err != nil {
-		t.Errorf("%v: got %v; want a decision", p.MaxDelay, d.Err)
-	}
-	c := gcra.Charge{Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay + 1, MaxWait: p.MaxDelay + 1}
-	if _, err := gcra.Take(t.Context(), store, c); err == nil {
-		t.Errorf("%v: got no error", c.MaxDelay)
-	}
-	p.MaxDelay++
-	if _, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, p); err == nil {
-		t.Errorf("%v: got no error", p.MaxDelay)
 	}
 }

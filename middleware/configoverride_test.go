@@ -1,9 +1,6 @@
 package middleware_test
 
 import (
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,21 +39,5 @@ func TestConfigOverride(t *testing.T) {
 		if err := l.Reload(l.Policies()...); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// The program chooses the status for banned clients, and both say how long.
-func TestBanStatus(t *testing.T) {
-	for status, want := range map[int]string{0: "429 Quota Exceeded", http.StatusTooManyRequests: "429 Quota Exceeded", http.StatusForbidden: "403 Forbidden"} {
-		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), BanStatus: status},
-			middleware.Policy{Name: "p", Key: key("k"), Limit: five, Override: ban(time.Now().Add(time.Hour))})
-		res, d := allow(l, get("/"))
-		if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), want[4:]) || !strings.HasPrefix(res.Status, want[:3]) || d.Status() != res.StatusCode || res.Header.Get("Retry-After") != "3600" {
-			t.Errorf("%d: got %s, %s, Retry-After %q; want %s and an hour", status, res.Status, body, res.Header.Get("Retry-After"), want)
-		}
-	}
-	policy := middleware.Policy{Name: "p", Key: key("k"), Limit: five}
-	if _, err := middleware.New(middleware.Config{Store: gcra.NewMemory(), BanStatus: 200}, policy); err == nil || !strings.Contains(err.Error(), "BanStatus is ") {
-		t.Errorf("BanStatus 200: got %v", err)
 	}
 }

@@ -4,62 +4,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
-
-// Later requests wait until the debt is paid, also those that are delayed, and no request
-// erases it.
-func TestRequestsWaitForDebt(t *testing.T) {
-	for name, tt := range map[string]struct {
-		policy     middleware.Policy
-		retryAfter time.Duration
-		delay      time.Duration // of the first request that passes
-	}{
-		"a rate":                      {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100}, 101 * time.Second, 0},
-		"a queue below the debt":      {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 20 * time.Second}, 81 * time.Second, 20 * time.Second},
-		"a queue longer than debt":    {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 150 * time.Second}, 0, 101 * time.Second},
-		"a quota":                     {middleware.Policy{Limit: gcra.Quota(10, gcra.Hourly), MaxDebt: 100}, time.Hour, 0},
-		"a limit of the request":      {middleware.Policy{LimitFor: func(*http.Request) gcra.Limit { return gcra.PerMinute(60).WithBurst(10) }, MaxDebt: 100}, 101 * time.Second, 0},
-		"a queue as long as the debt": {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 100 * time.Second}, time.Second, 100 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store, clock := newStore()
-			tt.policy.Name, tt.policy.Key = "p", key("k")
-			l := limiter(t, middleware.Config{Store: store}, tt.policy)
-			d := l.Decide(get("/"))
-			if err := d.Settle(t.Context(), 110, "p"); err != nil {
-				t.Fatal(err)
-			}
-
-			for range 3 {
-				if d = l.Decide(get("/")); d.RetryAfter != tt.retryAfter || d.Allowed != (tt.retryAfter == 0) {
-					t.Fatalf("in debt: got %v, retry after %v; want %v", d.Allowed, d.RetryAfter, tt.retryAfter)
-				}
-
-				if d.Allowed {
-					break
-				}
-			}
-
-			if tt.retryAfter > 0 {
-				clock.Add(tt.retryAfter - time.Millisecond)
-				if d := l.Decide(get("/")); d.Allowed || d.Results[0].RetryAfter != time.Millisecond || d.RetryAfter != time.Second {
-					t.Errorf("1 ms earlier: got %v, retry after %v, rounded up %v", d.Allowed, d.Results[0].RetryAfter, d.RetryAfter)
-				}
-
-				clock.Add(time.Millisecond)
-				d = l.Decide(get("/"))
-			}
-
-			if !d.Allowed || d.Delay != tt.delay {
-				t.Errorf("debt paid: got %v, delay %v; want a delay of %v", d.Allowed, d.Delay, tt.delay)
-			}
-		})
-	}
-}
 
 // A settlement after a Reload does not erase the debt of the larger limit, nor that of the
 // request before it.

@@ -110,35 +110,6 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-func TestLocalShareOfAnExpensiveRequest(t *testing.T) {
-	// One tenth of 20 would deny a request of 15 for good.
-	store, _ := newStore()
-	store.fail = 1000
-	l := limiter(t, middleware.Config{Store: store, Instances: 10},
-		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(20), Cost: func(*http.Request) int64 { return 15 }})
-	if d := l.Decide(get("/")); !d.Allowed {
-		t.Errorf("first: got %+v; want allowed", d.Results)
-	}
-	if d := l.Decide(get("/")); d.Allowed || d.Results[0].Never {
-		t.Errorf("second: got %+v; want denied for now", d.Results)
-	}
-}
-
-func TestLimitTooSlowToShare(t *testing.T) {
-	// One a year is one in ten years for each of ten servers. No store accepts that,
-	// so each server has the whole limit.
-	for _, per := range []time.Duration{365 * 24 * time.Hour, 200 * 365 * 24 * time.Hour} {
-		store, _ := newStore()
-		store.fail = 1000
-		l := limiter(t, middleware.Config{Store: store, Instances: 10},
-			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.Limit{Count: int64(per / (365 * 24 * time.Hour)), Per: per, Burst: 1}})
-		first, second := l.Decide(get("/")), l.Decide(get("/"))
-		if !first.Allowed || second.Status() != 429 {
-			t.Errorf("once a year, as %v: got %d, %d; want 200, 429 (%v)", per, first.Status(), second.Status(), first.Err)
-		}
-	}
-}
-
 func TestDeniedLocallyAfterTheStoreAllowed(t *testing.T) {
 	// The store has allowed the request with a delay when the local state denies
 	// it: the request does not wait, and its charge is refunded.
@@ -189,21 +160,6 @@ func TestLocalShareOfMixedRequests(t *testing.T) {
 
 	if units < 100 {
 		t.Errorf("only %d units passed; want the first expensive request to pass", units)
-	}
-}
-
-// A share of a rate that is too slow for an nth of it to be valid has room for one request, too.
-func TestShareOfASlowRate(t *testing.T) {
-	for _, limit := range []gcra.Limit{{Count: 5, Per: 365 * 24 * time.Hour}, gcra.PerDay(1).WithBurst(300)} {
-		for _, instances := range []int{400, 1_000_000} {
-			l := limiter(t, middleware.Config{Store: down{gcra.NewMemory()}, Instances: instances, Logger: unread},
-				middleware.Policy{Name: "only", Key: key("k"), Limit: limit})
-			for i, want := range []bool{true, false, false} {
-				if d := l.Decide(get("/")); d.Allowed != want {
-					t.Errorf("%v, one of %d servers, request %d: got allowed %t; want %t", limit, instances, i+1, d.Allowed, want)
-				}
-			}
-		}
 	}
 }
 

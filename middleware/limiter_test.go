@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -31,7 +32,7 @@ func TestCanceledRequestIsCharged(t *testing.T) {
 	if d.Err != nil || store.canceled {
 		t.Errorf("got error %v, store saw the cancellation: %t; want a decision as usual", d.Err, store.canceled)
 	}
-	if err := d.Spend(ctx, 1, "only"); err != nil {
+	if err := errors.Join(d.Settle(ctx, 2, "only"), d.Settle(ctx, 1, "only"), d.Spend(ctx, 1, "only")); err != nil {
 		t.Error(err)
 	}
 

@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
-	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -104,55 +102,6 @@ func TestOverrideAndQuota(t *testing.T) {
 	l.Decide(get("/"))
 	if err := l.Reset(t.Context(), "k", "only"); err != nil || left(t, store, "k", "only", quota) != 1 {
 		t.Errorf("a reset: got %v, %d left; want 1", err, left(t, store, "k", "only", quota))
-	}
-}
-
-// A map that is replaced while requests run takes effect at once, and keys keep what
-// they have used: 12 s of 5 a minute are 2 of 10 a minute.
-func TestOverrideChanges(t *testing.T) {
-	store, _ := newStore()
-	var list atomic.Pointer[overrides]
-	list.Store(&overrides{})
-
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{
-		Name: "only", Key: key("k"), Limit: five,
-		Override: func(subject string) (middleware.Override, bool) { return list.Load().find(subject) },
-	})
-
-	for i, step := range []struct {
-		limit     gcra.Limit
-		want      int
-		remaining int64
-	}{{five, 200, 4}, {gcra.PerMinute(10), 200, 7}, {gcra.PerMinute(1), 429, 0}, {gcra.PerMinute(100), 200, 69}} {
-		list.Store(&overrides{"k": step.limit})
-		if d := l.Decide(get("/")); d.Status() != step.want || d.Results[0].Remaining != step.remaining {
-			t.Errorf("step %d: got %d, %d left; want %d, %d", i+1, d.Status(), d.Results[0].Remaining, step.want, step.remaining)
-		}
-	}
-}
-
-// With FailLocal a server has its share of the override.
-func TestOverrideWhileTheStoreFails(t *testing.T) {
-	store, _ := newStore()
-	store.fail = 100
-	l := limiter(t, middleware.Config{Store: store, Instances: 3, Logger: unread},
-		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(30), Override: overrides{"k": gcra.PerHour(6)}.find})
-	for i, want := range []int{200, 200, 429} {
-		if d := l.Decide(get("/")); d.Status() != want {
-			t.Errorf("request %d: got %d; want %d", i+1, d.Status(), want)
-		}
-	}
-}
-
-// An override of keys joined by keyfunc.Join has the whole key.
-func TestOverrideOfJoinedKeys(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{
-		Name: "only", Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Const("a|b")), Limit: five,
-		Override: overrides{"join:ip:192.0.2.1|const:a%7Cb": gcra.PerHour(1)}.find,
-	})
-	if d := l.Decide(get("/")); d.Results[0].Limit != gcra.PerHour(1) {
-		t.Errorf("key %q: got %v; want the override", d.Results[0].Subject, d.Results[0].Limit)
 	}
 }
 

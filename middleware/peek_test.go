@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
@@ -89,18 +88,6 @@ func TestPeek(t *testing.T) {
 
 	if store.refunds != 0 {
 		t.Errorf("got %d refunds; want 0", store.refunds)
-	}
-}
-
-// Peek includes the requests that MaxDelay holds back.
-func TestPeekAtAQueue(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "slow", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: time.Minute})
-	for range 4 {
-		l.Decide(get("/"))
-	}
-	if d := l.Peek(get("/")); leftOf(d) != "slow 0 of 1, until 4s" || !d.Allowed {
-		t.Errorf("one at once and three that wait: got %s; want 0 left for 4s", leftOf(d))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -51,7 +50,7 @@ func TestRefundOfNothing(t *testing.T) {
 	denied := l.Decide(get("/"))
 	var none *middleware.Decision
 	for name, d := range map[string]*middleware.Decision{"denied": denied, "nil": none, "zero": {}} {
-		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1, "only")); err != nil || store.refunds != 0 || store.takes != 2 {
+		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1, "only"), d.Settle(t.Context(), 3, "only")); err != nil || store.refunds != 0 || store.takes != 2 {
 			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
 		}
 	}
@@ -62,110 +61,15 @@ func TestRefundFails(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
-	store.fail = 1
+	store.fail = 2
+	if err := d.Spend(t.Context(), 1, "only"); !errors.Is(err, errDown) {
+		t.Errorf("spend: got %v; want the store's error", err)
+	}
 	if err := d.Refund(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("got %v; want the store's error", err)
 	}
 	if err := d.Refund(t.Context()); err != nil || store.refunds != 1 {
 		t.Errorf("again: got %v, %d calls; want none", err, store.refunds)
-	}
-}
-
-func TestSpend(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store},
-		middleware.Policy{Name: "wide", Key: key("k"), Limit: gcra.PerHour(100)},
-		middleware.Policy{Name: "narrow", Key: key("k"), Limit: gcra.PerHour(10)},
-		middleware.Policy{Name: "queue", Key: key("k"), Limit: gcra.PerHour(20), MaxDelay: 60 * 60e9},
-		middleware.Policy{Name: "shadow", Key: key("k"), Limit: gcra.PerHour(50), Shadow: true})
-
-	d := l.Decide(get("/"))
-	for _, step := range []struct {
-		spend                       int64
-		wide, narrow, queue, shadow int64 // left
-	}{
-		{0, 99, 9, 19, 49},
-		{4, 95, 5, 15, 45},
-		{7, 88, 0, 8, 38},           // of the narrow one what is left
-		{30, 58, 0, 0, 8},           // of the policy with MaxDelay no more than what is left now
-		{1_000_000_000, 0, 0, 0, 0}, // above every burst
-		{1, 0, 0, 0, 0},
-	} {
-		if err := d.Spend(t.Context(), step.spend, "wide", "narrow", "queue", "shadow"); err != nil {
-			t.Fatalf("spend %d: %v", step.spend, err)
-		}
-
-		for name, want := range map[string]int64{"wide": step.wide, "narrow": step.narrow, "queue": step.queue, "shadow": step.shadow} {
-			n := map[string]int64{"wide": 100, "narrow": 10, "queue": 20, "shadow": 50}[name]
-			if got := left(t, store, "k", name, gcra.PerHour(n)); got != want {
-				t.Errorf("spend %d: %s: got %d left; want %d", step.spend, name, got, want)
-			}
-		}
-	}
-	if err := d.Spend(t.Context(), -1, "wide", "narrow", "queue", "shadow"); err == nil {
-		t.Error("spend -1: got no error")
-	}
-
-	store.fail = 1
-	if err := d.Spend(t.Context(), 1, "wide", "narrow", "queue", "shadow"); !errors.Is(err, errDown) {
-		t.Errorf("the store fails: got %v; want its error", err)
-	}
-
-	// A refund gives back the spending too.
-	if err := d.Refund(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	for name, n := range map[string]int64{"wide": 100, "narrow": 10, "queue": 20, "shadow": 50} {
-		if got := left(t, store, "k", name, gcra.PerHour(n)); got != n {
-			t.Errorf("after the refund: %s: got %d left; want %d", name, got, n)
-		}
-	}
-}
-
-func TestSpendIsNotDelayed(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: time.Hour})
-	d := l.Decide(get("/"))
-	if err := d.Spend(t.Context(), 5, "only"); err != nil {
-		t.Fatal(err)
-	}
-
-	if d := l.Decide(get("/")); d.Delay != 12*time.Second {
-		t.Errorf("next request: got delay %v; want the 12s of an empty bucket", d.Delay)
-	}
-
-	// Spend after a Refund does nothing.
-	if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 3, "only")); err != nil {
-		t.Fatal(err)
-	}
-
-	if got := left(t, store, "k", "only", five); got != 4 {
-		t.Errorf("got %d left; want 4: only the second request's is gone", got)
-	}
-}
-
-// Under MaxDelay a refund moves later requests up, but not those that have their
-// delay already: the next request passes together with the last of them.
-func TestRefundUnderMaxDelay(t *testing.T) {
-	store, clock := newStore()
-	l := limiter(t, middleware.Config{Store: store},
-		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(5).WithBurst(1), MaxDelay: time.Second})
-	first := l.Decide(get("/"))
-
-	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond} {
-		if d := l.Decide(get("/")); d.Delay != want {
-			t.Errorf("got delay %v; want %v", d.Delay, want)
-		}
-	}
-
-	clock.Add(50 * time.Millisecond)
-	if err := first.Refund(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	if d := l.Decide(get("/")); d.Delay != 350*time.Millisecond {
-		t.Errorf("after a refund: got delay %v; want 350ms, the moment of the third request", d.Delay)
 	}
 }
 
@@ -194,6 +98,8 @@ func TestPoliciesByName(t *testing.T) {
 		{"settle, no name", func() error { return d.Settle(t.Context(), 1) }, 5, 2, "no policy is named"},
 		{"spend, unknown", func() error { return d.Spend(t.Context(), 1, "b", "c") }, 5, 2, `policy is "c"; want one of a, b, elsewhere`},
 		{"settle, unknown", func() error { return d.Settle(t.Context(), 1, "c") }, 5, 2, `policy is "c"; want one of a, b, elsewhere`},
+		{"spend less than nothing", func() error { return d.Spend(t.Context(), -1, "a") }, 5, 2, "-1 units; want 0 or more"},
+		{"settle less than nothing", func() error { return d.Settle(t.Context(), -1, "b") }, 5, 2, "-1; want 0 or more"},
 		{"refund, unknown", func() error { return d.Refund(t.Context(), "b", "c") }, 5, 2, `policy is "c"; want one of a, b, elsewhere`},
 		{"refund the rest", func() error { return d.Refund(t.Context()) }, 5, 5, ""},
 	} {
