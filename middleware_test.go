@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -65,17 +64,12 @@ var behaviours = []struct {
 	{"headers in every form", headers},
 	{"HEAD is denied without a body", head},
 	{"Deny writes the response", denyOwn},
-	{"a shadow policy never denies", shadow},
-	{"cost is charged, and above the burst there is no Retry-After", cost},
-	{"LimitFor, Skip and unknown plans", plans},
-	{"a policy for users only skips anonymous requests", usersOnly},
 	{"overrides of a policy file", overrides},
 	{"the headers of two limiters show the tighter policy", stacked},
 	{"no spelling of a path escapes its limit", spellings},
 	{"routes are counted by route", byRoute},
 	{"subjects from tokens, anonymous from forgeries", subjects},
 	{"a failing store follows OnFailure", storeFails},
-	{"a request may wait for its turn", maxDelay},
 	{"a handler refunds or spends more", refundAndSpend},
 	{"handlers stream and hijack as without a limiter", streams},
 	{"oversized and malformed requests get an orderly answer", malformed},
@@ -234,83 +228,6 @@ func denyOwn(t *testing.T, build func(sitetest.App) http.Handler) {
 	expect(t, "denial", []any{a.StatusCode, a.Text, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
 	expect(t, "nothing written", s.Do(t, "GET /ok", "X-Do: nothing").StatusCode, 429)
 	expect(t, "written to the framework", s.Do(t, "GET /ok", "X-Do: framework").StatusCode, 418)
-}
-
-func shadow(t *testing.T, build func(sitetest.App) http.Handler) {
-	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
-		{Name: "real", Key: sitetest.Everybody, Limit: gcra.PerHour(3)}, {Name: "trial", Key: sitetest.Everybody, Limit: once, Shadow: true}}})
-	expect(t, "statuses", s.Statuses(t, "GET /ok", 4), []int{200, 200, 200, 429})
-	d := s.Last()
-	expect(t, "shadow's result", []any{d.Results[1].Shadow, d.Results[1].Allowed}, []any{true, false})
-	a := s.Do(t, "GET /ok")
-	expect(t, "limit", a.Header.Get("RateLimit-Limit"), "3")
-	if strings.Contains(a.Text, "trial") {
-		t.Errorf("the client sees a shadow: %s", a.Text)
-	}
-}
-
-func cost(t *testing.T, build func(sitetest.App) http.Handler) {
-	var n atomic.Int64
-	s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Logger: slog.New(slog.DiscardHandler)}, Policies: []middleware.Policy{
-		{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerHour(10), Cost: func(*http.Request) int64 { return n.Load() }}}})
-	for _, step := range []struct {
-		cost      int64
-		status    int
-		remaining string
-		retry     string
-	}{
-		{7, 200, "3", ""},
-		{0, 200, "3", ""},
-		{4, 429, "3", "360"},
-		{11, 429, "", ""}, // nothing to wait for
-		{3, 200, "0", ""},
-		{0, 200, "0", ""},
-	} {
-		n.Store(step.cost)
-		a := s.Do(t, "GET /ok")
-		expect(t, fmt.Sprintf("cost %d", step.cost), []any{a.StatusCode, a.Header.Get("RateLimit-Remaining"), a.Header.Get("Retry-After")},
-			[]any{step.status, step.remaining, step.retry})
-	}
-}
-
-func plans(t *testing.T, build func(sitetest.App) http.Handler) {
-	plan := func(r *http.Request) gcra.Limit {
-		return map[string]gcra.Limit{"": once, "pro": two, "staff": gcra.Unlimited()}[r.Header.Get("X-Plan")]
-	}
-	s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Logger: slog.New(slog.DiscardHandler)}, Policies: []middleware.Policy{{
-		Name:     "plan",
-		Key:      func(r *http.Request) (string, error) { return r.Header.Get("X-Plan"), nil },
-		LimitFor: plan, Skip: func(r *http.Request) bool { return r.Header.Get("X-Internal") != "" },
-	}}})
-	expect(t, "free", s.Statuses(t, "GET /ok", 2), []int{200, 429})
-	expect(t, "pro", s.Statuses(t, "GET /ok", 3, "X-Plan: pro"), []int{200, 200, 429})
-	expect(t, "unlimited", s.Statuses(t, "GET /ok", 3, "X-Plan: staff"), []int{200, 200, 200})
-	expect(t, "a plan that is missing", s.Statuses(t, "GET /ok", 2, "X-Plan: Pro"), []int{503, 503})
-	a := s.Do(t, "GET /ok", "X-Internal: 1")
-	expect(t, "skipped", []any{a.StatusCode, a.Header.Get("RateLimit-Limit")}, []any{200, ""})
-}
-
-// usersOnly has one policy in Go and one of a file, which skip anonymous requests.
-func usersOnly(t *testing.T, build func(sitetest.App) http.Handler) {
-	user := func(r *http.Request) (string, error) {
-		if r.Header.Get("X-Broken") != "" {
-			return "", errors.New("no database")
-		}
-		return r.Header.Get("X-User"), nil
-	}
-	policies, err := policyfile.Parse("policies.yaml", []byte("policies: [{name: file, key: user, anonymous: skip, limit: 2/hour}]"),
-		policyfile.Funcs{Keys: map[string]keyfunc.Func{"user": user}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, policy := range map[string]middleware.Policy{"Go": {Name: "users", Key: user, SkipAnonymous: true, Limit: two}, "file": policies[0]} {
-		s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{policy},
-			Config: middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler)}})
-		expect(t, name+": anonymous", s.Statuses(t, "GET /ok", 4), []int{200, 200, 200, 200})
-		expect(t, name+": results of an anonymous request", len(s.Last().Results), 0)
-		expect(t, name+": a user", s.Statuses(t, "GET /ok", 3, "X-User: alice"), []int{200, 200, 429})
-		expect(t, name+": a key that fails", s.Statuses(t, "GET /ok", 3, "X-Broken: 1"), []int{200, 200, 429})
-	}
 }
 
 // overrides sends requests of users and of addresses behind a trusted proxy.
@@ -498,17 +415,6 @@ func storeFails(t *testing.T, build func(sitetest.App) http.Handler) {
 		if !errors.Is(s.Last().Err, doubles.ErrDown) {
 			t.Errorf("Err: got %v; want the store's", s.Last().Err)
 		}
-	}
-}
-
-func maxDelay(t *testing.T, build func(sitetest.App) http.Handler) {
-	const interval = 50 * time.Millisecond
-	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
-		{Name: "all", Key: sitetest.Everybody, Limit: gcra.Limit{Count: 1, Per: interval}, MaxDelay: 20 * interval}}})
-	begin := time.Now()
-	expect(t, "statuses", s.Statuses(t, "GET /ok", 5), []int{200, 200, 200, 200, 200})
-	if took := time.Since(begin); took < 3*interval {
-		t.Errorf("five requests at one in %v took %v; want them held back", interval, took)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -24,11 +25,11 @@ func TestMaxDelayEndsWithTheDeadline(t *testing.T) {
 			{0, false, time.Second - time.Nanosecond},
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				store := &flaky{Store: gcra.NewMemory()}
+				store := &doubles.Store{Store: gcra.NewMemory()}
 				l := limiter(t, middleware.Config{Store: store, Logger: unread},
 					middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
 				if fails {
-					store.fail = 3
+					store.Fail = 3
 				}
 
 				l.Decide(get("/"))
@@ -59,7 +60,7 @@ func TestMaxDelayEndsWithTheDeadline(t *testing.T) {
 // slower.
 func TestMaxDelayOfAShareEndsWithTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, middleware.Config{Store: &flaky{Store: gcra.NewMemory(), fail: 2}, Instances: 2, Logger: unread},
+		l := limiter(t, middleware.Config{Store: &doubles.Store{Store: gcra.NewMemory(), Fail: 2}, Instances: 2, Logger: unread},
 			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
 		l.Decide(get("/"))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -49,7 +49,7 @@ func TestStoreFails(t *testing.T) {
 		for _, panics := range []bool{false, true} {
 			t.Run(test.name, func(t *testing.T) {
 				store, _ := newStore()
-				store.fail, store.panics = 1000, panics
+				store.Fail, store.Panics = 1000, panics
 				l := limiter(t, middleware.Config{Store: store, Instances: test.instances}, test.policies...)
 
 				for i, want := range test.statuses {
@@ -73,7 +73,7 @@ func TestStoreFails(t *testing.T) {
 					}
 				}
 
-				store.fail = 0
+				store.Fail = 0
 				if d := l.Decide(get("/")); !d.Allowed || d.Err != nil {
 					t.Errorf("after the failure: got %t, %v; want the store's decision", d.Allowed, d.Err)
 				}
@@ -95,7 +95,7 @@ func TestDegraded(t *testing.T) {
 		t.Errorf("two keys fail: got %q; want %q", got, want)
 	}
 
-	store.fail = 1
+	store.Fail = 1
 	if got, want := l.Decide(get("/")).Degraded(), []string{"fine", "local", "open"}; !slices.Equal(got, want) {
 		t.Errorf("the store fails: got %q; want %q", got, want)
 	}
@@ -358,7 +358,7 @@ type localFails struct{ *gcra.Memory }
 
 func (localFails) Local(int) gcra.Store {
 	store, _ := newStore()
-	store.fail = 1000
+	store.Fail = 1000
 	return store
 }
 

@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -15,47 +14,10 @@ import (
 
 var errDown = doubles.ErrDown
 
-// flaky is a store that fails the next calls and counts all of them.
-type flaky struct {
-	gcra.Store
-	fail           int  // number of next calls that fail
-	panics         bool // fail by a panic
-	takes, refunds int
-	canceled       bool // a call came with a context that is done
-}
-
-func (f *flaky) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	f.takes++
-	if err := f.failing(ctx); err != nil {
-		return false, err
-	}
-	return f.Store.Take(ctx, charges)
-}
-
-func (f *flaky) Refund(ctx context.Context, charges []gcra.Charge) error {
-	f.refunds++
-	if err := f.failing(ctx); err != nil {
-		return err
-	}
-	return f.Store.Refund(ctx, charges)
-}
-
-func (f *flaky) failing(ctx context.Context) error {
-	f.canceled = f.canceled || ctx.Err() != nil
-	if f.fail == 0 {
-		return nil
-	}
-	f.fail--
-	if f.panics {
-		panic(errDown)
-	}
-	return errDown
-}
-
 // newStore returns a store that can fail, and its clock.
-func newStore() (*flaky, *doubles.Clock) {
-	c := new(doubles.Clock)
-	return &flaky{Store: gcra.NewMemory(gcra.MemoryConfig{Now: c.Now})}, c
+func newStore() (*doubles.Store, *doubles.Clock) {
+	s := doubles.NewStore()
+	return s, &s.Clock
 }
 
 // unread is the Logger of a limiter with a mistake or a failing store.

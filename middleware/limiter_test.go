@@ -18,8 +18,8 @@ func TestNothingApplies(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, Routes: []string{"/other"}})
 	res, d := allow(l, get("/"))
-	if d == nil || !d.Allowed || len(d.Results) != 0 || len(res.Header) != 0 || store.takes != 0 {
-		t.Errorf("got %+v, header %v, %d takes; want allowed, no results, no header, no call", d, res.Header, store.takes)
+	if d == nil || !d.Allowed || len(d.Results) != 0 || len(res.Header) != 0 || store.Takes != 0 {
+		t.Errorf("got %+v, header %v, %d takes; want allowed, no results, no header, no call", d, res.Header, store.Takes)
 	}
 }
 
@@ -29,8 +29,8 @@ func TestCanceledRequestIsCharged(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d := l.Decide(get("/").WithContext(ctx))
-	if d.Err != nil || store.canceled {
-		t.Errorf("got error %v, store saw the cancellation: %t; want a decision as usual", d.Err, store.canceled)
+	if d.Err != nil || store.Canceled {
+		t.Errorf("got error %v, store saw the cancellation: %t; want a decision as usual", d.Err, store.Canceled)
 	}
 	if err := errors.Join(d.Settle(ctx, 2, "only"), d.Settle(ctx, 1, "only"), d.Spend(ctx, 1, "only")); err != nil {
 		t.Error(err)
@@ -47,8 +47,8 @@ func TestCanceledRequestIsCharged(t *testing.T) {
 		t.Error(err)
 	}
 
-	if got := left(t, store, "k", "only", five); got != 5 || store.canceled {
-		t.Errorf("got %d left, store saw the cancellation: %t; want 5, false", got, store.canceled)
+	if got := left(t, store, "k", "only", five); got != 5 || store.Canceled {
+		t.Errorf("got %d left, store saw the cancellation: %t; want 5, false", got, store.Canceled)
 	}
 }
 

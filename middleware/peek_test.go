@@ -86,8 +86,8 @@ func TestPeek(t *testing.T) {
 		t.Errorf("POST /login: got %s; want the policy login", got)
 	}
 
-	if store.refunds != 0 {
-		t.Errorf("got %d refunds; want 0", store.refunds)
+	if store.Refunds != 0 {
+		t.Errorf("got %d refunds; want 0", store.Refunds)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestPeekWhileTheStoreFails(t *testing.T) {
 	} {
 		l := limiter(t, middleware.Config{Store: store, Instances: 2, Logger: unread}, tt.policies...)
 		for range 2 {
-			store.fail = 1
+			store.Fail = 1
 			d := l.Peek(get("/"))
 			got := untilWhen.ReplaceAllString(leftOf(d), "") // the local state has a clock of its own
 			if got != tt.want || d.Status() != tt.status || !errors.Is(d.Err, errDown) || !slices.Equal(d.Degraded(), tt.degraded) {

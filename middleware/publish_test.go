@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -53,7 +54,7 @@ func TestPublish(t *testing.T) {
 	if len(log.Lines()) > 0 {
 		t.Errorf("got %v; want no line", log.Lines())
 	}
-	limiter(t, middleware.Config{Store: &flaky{Store: store}, Logger: log.Logger()}, middleware.Policy{Name: "a", Key: key("k"), Limit: five})
+	limiter(t, middleware.Config{Store: &doubles.Store{Store: store}, Logger: log.Logger()}, middleware.Policy{Name: "a", Key: key("k"), Limit: five})
 	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]), "policies-unknown") || store.calls != 2 {
 		t.Errorf("a store that is wrapped: got %v; want a line", lines)
 	}

@@ -38,8 +38,8 @@ func TestRefundOnce(t *testing.T) {
 		t.Errorf("shadow: got %d left; want 0: a charge that was not taken is not refunded", got)
 	}
 
-	if store.refunds != 1 {
-		t.Errorf("got %d refunds; want 1", store.refunds)
+	if store.Refunds != 1 {
+		t.Errorf("got %d refunds; want 1", store.Refunds)
 	}
 }
 
@@ -50,8 +50,8 @@ func TestRefundOfNothing(t *testing.T) {
 	denied := l.Decide(get("/"))
 	var none *middleware.Decision
 	for name, d := range map[string]*middleware.Decision{"denied": denied, "nil": none, "zero": {}} {
-		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1, "only"), d.Settle(t.Context(), 3, "only")); err != nil || store.refunds != 0 || store.takes != 2 {
-			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
+		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1, "only"), d.Settle(t.Context(), 3, "only")); err != nil || store.Refunds != 0 || store.Takes != 2 {
+			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.Refunds, store.Takes)
 		}
 	}
 }
@@ -61,15 +61,15 @@ func TestRefundFails(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
-	store.fail = 2
+	store.Fail = 2
 	if err := d.Spend(t.Context(), 1, "only"); !errors.Is(err, errDown) {
 		t.Errorf("spend: got %v; want the store's error", err)
 	}
 	if err := d.Refund(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("got %v; want the store's error", err)
 	}
-	if err := d.Refund(t.Context()); err != nil || store.refunds != 1 {
-		t.Errorf("again: got %v, %d calls; want none", err, store.refunds)
+	if err := d.Refund(t.Context()); err != nil || store.Refunds != 1 {
+		t.Errorf("again: got %v, %d calls; want none", err, store.Refunds)
 	}
 }
 
@@ -121,11 +121,11 @@ func TestSettleInOneCall(t *testing.T) {
 		middleware.Policy{Name: "a", Key: key("k"), Limit: five}, middleware.Policy{Name: "b", Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
 	for _, cost := range []int64{3, 1} {
-		before := store.takes + store.refunds
+		before := store.Takes + store.Refunds
 		if err := d.Settle(t.Context(), cost, "a", "b"); err != nil {
 			t.Fatal(err)
 		}
-		if n := store.takes + store.refunds - before; n != 1 {
+		if n := store.Takes + store.Refunds - before; n != 1 {
 			t.Errorf("cost %d: got %d calls of the store; want 1", cost, n)
 		}
 	}

@@ -52,7 +52,7 @@ func TestReset(t *testing.T) {
 func TestResetOfLocalState(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		store, _ := newStore()
-		store.fail, store.panics = 1000, panics
+		store.Fail, store.Panics = 1000, panics
 		l := limiter(t, middleware.Config{Store: store, Instances: 2, Logger: unread},
 			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(4)})
 

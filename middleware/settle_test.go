@@ -79,7 +79,7 @@ func TestSettleLocally(t *testing.T) {
 		store, _ := newStore()
 		l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread},
 			middleware.Policy{Name: "p", Key: key("k"), Limit: tt.limit, MaxDebt: 80})
-		store.fail = 1
+		store.Fail = 1
 		d := l.Decide(get("/"))
 		var missing map[string]int64
 		if tt.missing > 0 {
@@ -91,13 +91,13 @@ func TestSettleLocally(t *testing.T) {
 			t.Errorf("%s: store: got %d left; want 40: the charge was local", name, got)
 		}
 
-		store.fail = 1
+		store.Fail = 1
 		if d := l.Decide(get("/")); d.Allowed || d.RetryAfter == 0 {
 			t.Errorf("%s: next request: got %v, retry after %v; want a denial", name, d.Allowed, d.RetryAfter)
 		}
 
 		wantMissing(t, d.Settle(t.Context(), 0, "p"), nil)
-		store.fail = 1
+		store.Fail = 1
 		if d := l.Decide(get("/")); !d.Allowed {
 			t.Errorf("%s: all is given back: got a denial", name)
 		}
@@ -113,7 +113,7 @@ func TestSettleFails(t *testing.T) {
 		fail       int
 		cost, left int64
 	}{{1, 5, 9}, {0, 5, 5}, {1, 2, 5}, {0, 2, 5}, {0, 4, 3}} {
-		store.fail = step.fail
+		store.Fail = step.fail
 		if err := d.Settle(t.Context(), step.cost, "p"); errors.Is(err, errDown) != (step.fail > 0) {
 			t.Errorf("cost %d: got %v; want the store's error: %v", step.cost, err, step.fail > 0)
 		}

@@ -108,7 +108,7 @@ func TestWhereTheFieldsAre(t *testing.T) {
 			grpc.ChainUnaryInterceptor(recovers, outer.Unary(), limit.Unary()), grpc.ChainStreamInterceptor(outer.Stream(), limit.Stream())))
 
 		do := map[bool]func(context.Context, *grpc.ClientConn) answer{true: call, false: converse}[test.unary != nil]
-		store.Fails.Store(policy.OnFailure == ratelimit.FailClosed)
+		store.SetDown(policy.OnFailure == ratelimit.FailClosed)
 		a := do(t.Context(), conn)
 		if test.remaining == "0" { // the second call is denied
 			a = do(t.Context(), conn)

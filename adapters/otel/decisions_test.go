@@ -91,7 +91,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := doubles.NewStore()
-			s.Fails.Store(test.down)
+			s.SetDown(test.down)
 			l := limiter(t, s, test.policies...)
 			reader := instrument(t, l)
 			for range test.requests {
@@ -249,7 +249,7 @@ func TestQuotaNearEnd(t *testing.T) {
 	check("after a ban", 3)
 
 	banned = false
-	s.Fails.Store(true)
+	s.SetDown(true)
 	l.Decide(get("/"))
 	check("while the store is down", 3)
 }

@@ -53,7 +53,7 @@ func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 		middleware.Policy{Name: "month", Key: secret, Limit: gcra.Quota(4, gcra.Monthly)})
 	return l, func() {
 		for _, down := range []bool{false, false, false, true} {
-			s.Fails.Store(down)
+			s.SetDown(down)
 			r := get("/secret-path?token=secret-token")
 			r.Header.Set("Authorization", "secret-header")
 			l.Decide(r)

@@ -76,7 +76,7 @@ func TestSpanAttributes(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("test")
 			s := doubles.NewStore()
-			s.Fails.Store(test.down)
+			s.SetDown(test.down)
 			l := limiter(t, s, test.policies...)
 			instrument(t, l)
 

@@ -39,7 +39,10 @@ var reference = regexp.MustCompile(`(?:href|src|action|srcset|data|poster)="([^"
 // The page refers only to itself, wherever it is mounted, and has no script and no style
 // that its policy forbids.
 func TestReferences(t *testing.T) {
-	s := busyScene(t)
+	s := newScene(t, middleware.Policy{Name: "client", Key: who, Limit: five},
+		middleware.Policy{Name: "trial", Key: who, Limit: five, Shadow: true, Routes: []string{"/hello"}})
+	s.ask(9, "ip:192.0.2.7", "/hello")
+	s.ask(7, hostile, "/hello")
 	for _, query := range []string{"", "?subject=ip:192.0.2.7", "?subject=x&reset=client"} {
 		page := s.html(query)
 		found := reference.FindAllStringSubmatch(page, -1)

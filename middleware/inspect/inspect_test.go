@@ -1,7 +1,6 @@
 package inspect_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -22,15 +21,6 @@ import (
 )
 
 var five = gcra.PerMinute(5)
-
-// New requires Authorize.
-func TestNewNeedsAuthorize(t *testing.T) {
-	limiter := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five}).limiter
-	page, err := inspect.New(inspect.Config{}, limiter)
-	if err == nil || page != nil || !strings.Contains(err.Error(), "Authorize is nil; want a function") {
-		t.Errorf("got %v, %v; want no page and an error that names Authorize", page, err)
-	}
-}
 
 func TestNewNamesEveryMistake(t *testing.T) {
 	a, b := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five}).limiter, newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five}).limiter
@@ -219,10 +209,9 @@ func TestCounts(t *testing.T) {
 // Degraded decisions are counted. This server's share of a limit, which they use, is not
 // shown as a limit.
 func TestDegraded(t *testing.T) {
-	clock := new(doubles.Clock)
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
-	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
-	store.err = errors.New("store is down")
+	store := doubles.NewStore()
+	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+	store.Err = errors.New("store is down")
 	s.ask(7, "k", "/")
 	got := s.json("")
 	if d := got.Decisions; d.Total != 7 || d.Denied != 2 || d.Degraded != 7 {
@@ -235,18 +224,17 @@ func TestDegraded(t *testing.T) {
 
 // The page shows the last error as long as it counts it: as text, in one line, shortened.
 func TestDegradedReason(t *testing.T) {
-	clock := new(doubles.Clock)
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
-	s := newSceneOn(t, clock, store, middleware.Policy{Name: "p", Key: who, Limit: five})
+	store := doubles.NewStore()
+	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "p", Key: who, Limit: five})
 	const title = "Last error"
 	s.ask(1, "k", "/")
 	if got := s.json("").Decisions.Reason; got != "" || strings.Contains(s.html(""), title) {
 		t.Errorf("without an error: got reason %q; want none", got)
 	}
 
-	store.err = errors.New("first reason")
+	store.Err = errors.New("first reason")
 	s.ask(1, "k", "/")
-	store.err = errors.New("WRONGPASS <b>\nsecond line\n" + strings.Repeat("x", 1000))
+	store.Err = errors.New("WRONGPASS <b>\nsecond line\n" + strings.Repeat("x", 1000))
 	s.ask(1, "k", "/")
 	got := s.json("").Decisions.Reason
 	if !strings.Contains(got, "WRONGPASS <b>; second line; xxx") || !strings.HasSuffix(got, "x…") || len(got) > 400 {
@@ -260,26 +248,6 @@ func TestDegradedReason(t *testing.T) {
 	if got := s.json("").Decisions.Reason; got != "" || strings.Contains(s.html(""), title) {
 		t.Errorf("15 minutes later: got reason %q; want none", got)
 	}
-}
-
-// failing is a store that fails while err is set.
-type failing struct {
-	gcra.Store
-	err error
-}
-
-func (f *failing) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	if f.err != nil {
-		return false, f.err
-	}
-	return f.Store.Take(ctx, charges)
-}
-
-func (f *failing) Refund(ctx context.Context, charges []gcra.Charge) error {
-	if f.err != nil {
-		return f.err
-	}
-	return f.Store.Refund(ctx, charges)
 }
 
 func TestMostDenied(t *testing.T) {

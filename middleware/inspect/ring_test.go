@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"sync"
 	"testing"
 )
 
@@ -31,29 +30,5 @@ func TestRing(t *testing.T) {
 	r.add(1, denied)
 	if got := r.recent(61)[59]; got != (counts{allowed: 1}) {
 		t.Errorf("after a late one: got %v; want no change", got)
-	}
-}
-
-// No decision is lost when many goroutines begin a step.
-func TestRingConcurrent(t *testing.T) {
-	var r ring
-	var all sync.WaitGroup
-	const workers, each = 8, 2000
-	for range workers {
-		all.Go(func() {
-			for i := range int64(each) {
-				r.add(1+i/100, allowed)
-			}
-		})
-	}
-
-	all.Wait()
-
-	var n int64
-	for _, c := range r.recent(steps) {
-		n += c[allowed]
-	}
-	if n != workers*each {
-		t.Errorf("got %d; want %d", n, workers*each)
 	}
 }

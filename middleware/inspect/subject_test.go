@@ -2,7 +2,6 @@ package inspect_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"html"
@@ -17,7 +16,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
-	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
 // A quota that is not used is full, whatever is left of its period.
@@ -211,9 +209,8 @@ func TestLookUpWithDegradedPolicy(t *testing.T) {
 
 // JSON leaves out unknown fields: a bucket of 0 units would look empty.
 func TestUnknownJSON(t *testing.T) {
-	clock := new(doubles.Clock)
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
-	s := newSceneOn(t, clock, store, middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+	store := doubles.NewStore()
+	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
 
 	subject := func() string {
 		w := s.send(httptest.NewRequest("GET", "/?format=json&subject=x", nil))
@@ -236,7 +233,7 @@ func TestUnknownJSON(t *testing.T) {
 	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":true,"limit":"5/minute","if_limit":false,"left":5,"burst":5,"full_after_seconds":0}]}`; got != want {
 		t.Errorf("a limit that was seen: got %s; want %s", got, want)
 	}
-	store.err = errors.New("down")
+	store.Err = errors.New("down")
 
 	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store did not answer: down"}`; got != want {
 		t.Errorf("without the store: got %s; want %s", got, want)
@@ -352,31 +349,6 @@ func TestResetOfSeveralCalendars(t *testing.T) {
 	}
 }
 
-// A reset also clears delayed requests (MaxDelay).
-func TestResetQueue(t *testing.T) {
-	s := newScene(t, middleware.Policy{Name: "slow", Key: who, Limit: five, MaxDelay: time.Minute})
-	s.ask(10, "x", "/")
-	if b := s.json("?subject=x").Subject.Buckets[0]; b.Left != 0 || b.FullAfter != 120 {
-		t.Errorf("got %+v; want a queue of a minute", b)
-	}
-	s.send(post("subject=x&policy=slow"))
-	if b := s.json("?subject=x").Subject.Buckets[0]; b.Left != 5 || b.FullAfter != 0 {
-		t.Errorf("after a reset: got %+v; want it full", b)
-	}
-}
-
-func TestResetLog(t *testing.T) {
-	s := newSceneOn(t, new(doubles.Clock), slidinglog.NewMemory(slidinglog.Config{}), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5), MaxDelay: 10 * time.Hour})
-	s.ask(20, "x", "/")
-	if got := s.left("x"); got != "strict 0/5" {
-		t.Errorf("got %q; want strict 0/5", got)
-	}
-	s.send(post("subject=x&policy=strict"))
-	if got := s.left("x"); got != "strict 5/5" {
-		t.Errorf("after a reset: got %q; want strict 5/5", got)
-	}
-}
-
 func TestResetJSON(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	s.ask(5, "x", "/")
@@ -467,27 +439,15 @@ func TestResetMistakes(t *testing.T) {
 	}
 }
 
-// counting counts the refunds, which are also the resets.
-type counting struct {
-	gcra.Store
-	refunds int
-}
-
-func (c *counting) Refund(ctx context.Context, charges []gcra.Charge) error {
-	c.refunds++
-	return c.Store.Refund(ctx, charges)
-}
-
 // A form has room for thousands of names, and each would ask the store twice.
 func TestResetOfARepeatedName(t *testing.T) {
-	clock := new(doubles.Clock)
-	store := &counting{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
-	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
+	store := doubles.NewStore()
+	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
 	s.ask(5, "x", "/")
 
 	w := s.send(post("subject=x&policy=b" + strings.Repeat("&policy=a", 1000)))
-	if w.Code != http.StatusSeeOther || store.refunds != 2 {
-		t.Errorf("got %d and %d resets; want 303 and 2", w.Code, store.refunds)
+	if w.Code != http.StatusSeeOther || store.Refunds != 2 {
+		t.Errorf("got %d and %d resets; want 303 and 2", w.Code, store.Refunds)
 	}
 	if got := s.left("x"); got != "a 5/5, b 5/5" {
 		t.Errorf("got %q; want both full", got)
@@ -532,10 +492,9 @@ func TestCrossSite(t *testing.T) {
 
 // The page is served while the store fails, and shows the error.
 func TestStoreFails(t *testing.T) {
-	clock := new(doubles.Clock)
-	store := &failing{Store: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
-	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
-	store.err = errors.New("dial tcp: <no route>")
+	store := doubles.NewStore()
+	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
+	store.Err = errors.New("dial tcp: <no route>")
 	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store did not answer: dial tcp: &lt;no route&gt;") {
 		t.Errorf("look: got %d; want 503 and the cause on the page", w.Code)

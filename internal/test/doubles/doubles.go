@@ -4,6 +4,7 @@ package doubles
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,11 +34,20 @@ func (Down) Take(context.Context, []gcra.Charge) (bool, error) { return false, E
 // Refund fails.
 func (Down) Refund(context.Context, []gcra.Charge) error { return ErrDown }
 
-// Store is a [gcra.Memory] by a Clock of its own. While Fails is true it is down.
+// Store is a [gcra.Memory] by a Clock of its own, which counts its calls and can fail. Goroutines may share it. What
+// tests set is set between calls.
 type Store struct {
 	gcra.Store
 	Clock
-	Fails atomic.Bool
+
+	Err    error // of all calls, until it is nil again
+	Fail   int   // so many of the next calls fail with ErrDown
+	Panics bool  // calls fail by a panic
+
+	Takes, Refunds int
+	Canceled       bool // a call came with a context that is done
+
+	mu sync.Mutex
 }
 
 // NewStore returns an empty Store.
@@ -47,18 +57,42 @@ func NewStore() *Store {
 	return s
 }
 
+// SetDown has all calls fail with ErrDown, or none.
+func (s *Store) SetDown(down bool) {
+	if s.Err = nil; down {
+		s.Err = ErrDown
+	}
+}
+
 // Take takes from the Memory.
 func (s *Store) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	if s.Fails.Load() {
-		return Down{}.Take(ctx, charges)
+	if err := s.call(ctx, &s.Takes); err != nil {
+		return false, err
 	}
 	return s.Store.Take(ctx, charges)
 }
 
 // Refund refunds to the Memory.
 func (s *Store) Refund(ctx context.Context, charges []gcra.Charge) error {
-	if s.Fails.Load() {
-		return Down{}.Refund(ctx, charges)
+	if err := s.call(ctx, &s.Refunds); err != nil {
+		return err
 	}
 	return s.Store.Refund(ctx, charges)
+}
+
+func (s *Store) call(ctx context.Context, count *int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*count++
+	s.Canceled = s.Canceled || ctx.Err() != nil
+
+	err := s.Err
+	if err == nil && s.Fail > 0 {
+		s.Fail--
+		err = ErrDown
+	}
+	if err != nil && s.Panics {
+		panic(err)
+	}
+	return err
 }
