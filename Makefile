@@ -33,10 +33,6 @@ vet: ## Run go vet
 lint: ## Run golangci-lint
 	$(GOLANGCI_LINT) run --timeout 20m $$(go list -m -f '{{.Dir}}/...')
 
-.PHONY: words
-words: ## Find words that the project does not use
-	go test -count=1 ./internal/test/words
-
 .PHONY: test
 test: ## Run the tests
 	go test work
@@ -74,7 +70,6 @@ long: ## Tests that take minutes of a machine that does nothing else; needs a re
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./outbound/slidinglog
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -timeout 60m ./internal/test/thirdparty/histories
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestRetryPolicy$$' ./adapters/grpc
-	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestOutbound$$' ./examples/quickstart
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestRandomRouters$$' ./internal/test/routes
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestTopOfAMillionKeys$$' ./cmd/ratelimit
 	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./cmd/ratelimit/replay

@@ -1,10 +1,8 @@
 package ratelimitotel_test
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -135,41 +133,6 @@ func TestZeros(t *testing.T) {
 	check("a", "b")
 }
 
-// With concurrent requests, reloads and collections each decision is counted once.
-func TestConcurrent(t *testing.T) {
-	policy := func(name string) middleware.Policy {
-		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(50)}
-	}
-	l := limiter(t, doubles.NewStore(), policy("0"))
-	reader := instrument(t, l)
-
-	const goroutines, each = 4, 500
-	var all sync.WaitGroup
-	for g := range goroutines {
-		all.Go(func() {
-			for i := range each {
-				l.Decide(get("/"))
-				if i%100 == 0 {
-					if err := l.Reload(policy(fmt.Sprint(g, "-", i))); err != nil {
-						t.Error(err)
-					}
-					read(t, reader, "ratelimit.decisions")
-				}
-			}
-		})
-	}
-
-	all.Wait()
-
-	sum := 0.
-	for _, n := range read(t, reader, "ratelimit.decisions") {
-		sum += n
-	}
-	if sum != goroutines*each {
-		t.Errorf("got %v decisions; want %d", sum, goroutines*each)
-	}
-}
-
 // Limiters with policies of the same name share their counts.
 func TestSeveralLimiters(t *testing.T) {
 	policy := middleware.Policy{Name: "shared", Key: key("k"), Limit: gcra.PerHour(3)}
@@ -183,30 +146,6 @@ func TestSeveralLimiters(t *testing.T) {
 	if got, _ := counts(t, reader); got != "shared allowed 3, shared denied 1" {
 		t.Errorf("got %s; want 3 allowed, 1 denied", got)
 	}
-}
-
-// The duration is that of the decision in seconds, without the delay that follows.
-func TestDuration(t *testing.T) {
-	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100).WithBurst(1), MaxDelay: time.Minute})
-	reader := instrument(t, l)
-	for range 1000 { // the last one's delay would be 10 s
-		l.Decide(get("/"))
-	}
-
-	for _, m := range collect(t, reader) {
-		if m.Name != "ratelimit.decision.duration" {
-			continue
-		}
-		text := fmt.Sprintf("%+v", m.Data)
-		if !strings.Contains(text, "Bounds:[1e-06 2.5e-06 5e-06 1e-05 ") || !strings.Contains(text, " 0.05 0.1]") {
-			t.Errorf("got %s; want bounds from 1 us to 100 ms", text)
-		}
-		if sum := histogramSum(m); sum <= 0 || sum > 10 {
-			t.Errorf("1000 decisions took %v s together; want more than 0, and far less than their delays", sum)
-		}
-		return
-	}
-	t.Error("there is no ratelimit.decision.duration")
 }
 
 // A quota near its end is counted while it still allows requests: not a denial or a ban, and

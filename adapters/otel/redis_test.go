@@ -1,20 +1,16 @@
 package ratelimitotel_test
 
 import (
-	"log/slog"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
-	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -50,69 +46,6 @@ func breakers(t *testing.T, reader metric.Reader) map[string]string {
 		}
 	}
 	return states
-}
-
-func TestRedis(t *testing.T) {
-	server := redistest.Start(t)
-	redis, err := redisstore.Open(server.URL(), redisstore.Config{
-		Timeout:   10 * time.Second, // for busy machines; a stopped server refuses connections at once
-		DenialTTL: time.Minute,
-		Logger:    slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { redis.Close() })
-	logging.Disable() // the client's own words on every dial that fails
-	t.Cleanup(logging.Enable)
-
-	l := limiter(t, redis, middleware.Policy{Name: "user", Key: key("secret-subject"), Limit: gcra.PerHour(3)})
-	reader := instrument(t, l)
-	if got, want := breakers(t, reader), map[string]string{server.Addr: "closed"}; !maps.Equal(got, want) {
-		t.Errorf("before the first request: got breakers %v; want %v", got, want)
-	}
-
-	for range 10 {
-		l.Decide(get("/"))
-	}
-	if got, _ := counts(t, reader); got != "user allowed 3, user denied 7" {
-		t.Errorf("got %s; want 3 allowed, 7 denied", got)
-	}
-
-	batches, cachedDenials := one(t, reader, "ratelimit.redis.batches"), one(t, reader, "ratelimit.redis.cached_denials")
-	// Redis admits three requests and denies one at most; the cache denies the others.
-	if batches < 3 || batches > 4 || batches+cachedDenials != 10 || one(t, reader, "ratelimit.redis.operations") != batches {
-		t.Errorf("got %v batches with %v, %v cached denials; want 3 or 4 batches of one each, and cached denials for the rest of 10",
-			batches, one(t, reader, "ratelimit.redis.operations"), cachedDenials)
-	}
-	if took := one(t, reader, "ratelimit.redis.batch.duration"); took <= 0 || took > 60 {
-		t.Errorf("the batches took %v s together; want more than 0, less than a minute", took)
-	}
-
-	redistest.Eventually(t, time.Minute, "the count of servers", func() bool {
-		l.Decide(get("/"))
-		return one(t, reader, "ratelimit.redis.instances") == 1
-	})
-	if n := one(t, reader, "ratelimit.redis.failed_batches"); n != 0 {
-		t.Errorf("got %v failures; want 0", n)
-	}
-
-	server.Kill()
-	l = limiter(t, redis, middleware.Policy{Name: "new", Key: key("another"), Limit: gcra.PerHour(1_000_000)})
-	redistest.Eventually(t, time.Minute, "an open breaker", func() bool {
-		l.Decide(get("/"))
-		return maps.Equal(breakers(t, reader), map[string]string{server.Addr: "open"})
-	})
-
-	if n := one(t, reader, "ratelimit.redis.failed_batches"); n < 3 {
-		t.Errorf("with the server stopped: got %v failures; want at least 3", n)
-	}
-
-	server.Restart()
-	redistest.Eventually(t, time.Minute, "a closed breaker", func() bool {
-		l.Decide(get("/"))
-		return maps.Equal(breakers(t, reader), map[string]string{server.Addr: "closed"})
-	})
 }
 
 // A store that limiters share is counted once; different stores are added up.

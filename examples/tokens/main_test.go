@@ -80,34 +80,3 @@ func TestSettled(t *testing.T) {
 		s.used(i+1, 10*(i+1))
 	}
 }
-
-// An answer may use more than its request has reserved. The next one waits for it.
-func TestDebt(t *testing.T) {
-	s := newScene(t, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "data: {\"usage\": {\"total_tokens\": 25000}}\n\ndata: [DONE]\n\n")
-	})
-	if status, _ := s.ask(4000, "think"); status != http.StatusOK {
-		t.Fatalf("got %d; want 200", status)
-	}
-	s.used(1, 25_000)
-	if status, _ := s.ask(1, "again"); status != http.StatusTooManyRequests {
-		t.Errorf("in debt: got %d; want 429", status)
-	}
-	s.used(1, 25_000)
-}
-
-func TestModelFails(t *testing.T) {
-	s := newScene(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	if status, _ := s.ask(100, "hello"); status != http.StatusServiceUnavailable {
-		t.Errorf("got %d; want that of the model", status)
-	}
-	s.used(1, 0)
-
-	// A stream that breaks off keeps its reservation.
-	s = newScene(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: {\"choices\": []}\n\n") })
-	s.ask(100, "hello")
-	r, err := gcra.Peek(t.Context(), s.store, gcra.Charge{Subject: "ip:127.0.0.1", Policy: "tokens", Limit: gcra.PerMinute(20_000)})
-	if err != nil || r.Remaining > 19_900 {
-		t.Errorf("got %d left, %v; want at most 19,900", r.Remaining, err)
-	}
-}

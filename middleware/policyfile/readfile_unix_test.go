@@ -3,11 +3,9 @@
 package policyfile_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -87,34 +85,4 @@ func TestLoadReplacedByNamedPipe(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A named pipe in place of the file blocks neither Reload nor the end of Run.
-func TestWatchNamedPipe(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "policies.yaml")
-	write(t, path, limited("1/minute"))
-	w := watcher(t, path)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ended := make(chan struct{})
-	go func() { defer close(ended); w.Run(ctx) }()
-	w.takes("1/minute")
-
-	if err := syscall.Mkfifo(path+".new", 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.report(); err == nil || !strings.Contains(err.Error(), path+" is a directory, a named pipe or a device") {
-		t.Errorf("got %v; want that it is no regular file", err)
-	}
-
-	within(t, path, func() {
-		if err := w.Reload(); err == nil {
-			t.Error("Reload: got no error")
-		}
-	})
-	within(t, path, func() { cancel(); <-ended })
 }

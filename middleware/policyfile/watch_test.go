@@ -7,25 +7,19 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
-	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
@@ -262,55 +256,6 @@ func TestWatchBriefMistake(t *testing.T) {
 	})
 }
 
-// The file may be behind a link to another directory, in a directory that is created later,
-// and in one that is replaced.
-func TestWatchFolders(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		target := filepath.Join(dir, "target.yaml")
-		folder := filepath.Join(dir, "folder")
-		w := watcher(t, filepath.Join(folder, "policies.yaml"))
-		w.run()
-		if err := w.report(); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("got %v; want that the file is not there", err)
-		}
-
-		write(t, target, limited("1/minute"))
-		link := func() {
-			t.Helper()
-			if err := errors.Join(os.Mkdir(folder, 0o755), os.Symlink(target, w.Path)); err != nil {
-				t.Fatal(err)
-			}
-		}
-
-		link()
-		w.takes("1/minute")
-		replace(t, target, limited("2/minute"))
-		w.takes("2/minute")
-
-		if err := os.Rename(folder, folder+".old"); err != nil {
-			t.Fatal(err)
-		}
-
-		link()
-		replace(t, target, limited("3/minute"))
-		for {
-			err := w.report()
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, fs.ErrNotExist) {
-				t.Fatalf("got %v; want no error but ErrNotExist", err)
-			}
-		}
-
-		if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(3) {
-			t.Errorf("got %v; want 3/minute", got)
-		}
-	})
-}
-
 // Reload reads at once, changed or not, with Run or without.
 func TestReload(t *testing.T) {
 	t.Parallel()
@@ -443,87 +388,5 @@ func TestWatchLogs(t *testing.T) {
 		stay + ":5:11: shadow is 1; want true or false without quotes\"\n"
 	if got := log.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-// A limit that changes under load holds within a second, no request is lost, and clients
-// keep what they have used up.
-func TestWatchUnderLoad(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "policies.yaml")
-	quota := func(burst int) {
-		t.Helper()
-		replace(t, path, fmt.Sprintf("policies:\n- {name: quota, key: user, limit: 10/day burst %d}\n", burst))
-	}
-
-	quota(10)
-	policies, err := policyfile.Load(path, funcs)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
-	server := httptest.NewServer(ratelimit.From(limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	defer server.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	var watching, asking sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	watching.Go(func() { policyfile.Watch(ctx, path, funcs, limiter) })
-
-	// ask sends a request of the user, and returns the limit and remaining of its response.
-	ask := func(user string) (limit, left int) {
-		r, _ := http.NewRequest(http.MethodGet, server.URL, nil)
-		r.Header.Set("User", user)
-		answer, err := server.Client().Do(r)
-		if err != nil {
-			t.Errorf("a request is lost: %v", err)
-			return 0, 0
-		}
-
-		answer.Body.Close()
-		limit, _ = strconv.Atoi(answer.Header.Get("RateLimit-Limit"))
-		left, _ = strconv.Atoi(answer.Header.Get("RateLimit-Remaining"))
-		if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusTooManyRequests || limit == 0 {
-			t.Errorf("got %s and limit %d; want an answer of the limiter", answer.Status, limit)
-		}
-		return limit, left
-	}
-
-	for range 6 {
-		ask("alice")
-	}
-
-	var done atomic.Bool
-	for i := range 4 {
-		asking.Go(func() {
-			for before := 0; !done.Load() && !t.Failed(); {
-				limit, _ := ask(fmt.Sprint("load ", i))
-				if limit < before {
-					t.Errorf("got limit %d after %d; want the limit never to go back", limit, before)
-				}
-				before = limit
-			}
-		})
-	}
-
-	var took []time.Duration
-	for burst := 11; burst <= 15; burst++ {
-		quota(burst)
-		changed := time.Now()
-		redistest.Eventually(t, patience, "the limit to change", func() bool {
-			limit, _ := ask("probe")
-			return limit == burst
-		})
-		took = append(took, time.Since(changed))
-	}
-
-	done.Store(true)
-	asking.Wait()
-	slices.Sort(took)
-	if took[2] > time.Second {
-		t.Errorf("changes took %v; want most of them within a second", took)
-	}
-	if limit, left := ask("alice"); limit != 15 || left != 8 {
-		t.Errorf("alice's 7th request: got limit %d, %d left; want 15 and 8", limit, left)
 	}
 }
