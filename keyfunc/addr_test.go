@@ -148,19 +148,6 @@ func TestIPv6Prefix(t *testing.T) {
 	}
 }
 
-// Of two nested prefixes the wider one applies, in both orders.
-func TestIPv6PrefixNested(t *testing.T) {
-	r := request("[2001:db8:1:234::1]:443")
-	for _, key := range []keyfunc.Func{
-		keyfunc.IPv6Prefix(48, keyfunc.IPv6Prefix(56, keyfunc.RemoteAddr)),
-		keyfunc.IPv6Prefix(56, keyfunc.IPv6Prefix(48, keyfunc.RemoteAddr)),
-	} {
-		if got, want := keyOf(t, key, r), "ip:2001:db8:1::/48"; got != want {
-			t.Errorf("got %q; want %q", got, want)
-		}
-	}
-}
-
 // Other keys are unchanged.
 func TestIPv6PrefixOtherKeys(t *testing.T) {
 	for _, k := range []string{
@@ -177,17 +164,4 @@ func TestIPv6PrefixOtherKeys(t *testing.T) {
 	if k, err := key(request("")); k != "" || err != cause {
 		t.Errorf("got %q, %v; want the error of the wrapped function", k, err)
 	}
-}
-
-func TestIPv6PrefixPanics(t *testing.T) {
-	for bits, want := range map[int]string{
-		31:  "keyfunc.IPv6Prefix: 31 bits; want 32 to 64, such as 48 or 56",
-		65:  "keyfunc.IPv6Prefix: 65 bits; want 32 to 64, such as 48 or 56",
-		128: "keyfunc.IPv6Prefix: 128 bits; want 32 to 64, such as 48 or 56",
-		0:   "keyfunc.IPv6Prefix: 0 bits; want 32 to 64, such as 48 or 56",
-		-1:  "keyfunc.IPv6Prefix: -1 bits; want 32 to 64, such as 48 or 56",
-	} {
-		wantPanic(t, want, func() { keyfunc.IPv6Prefix(bits, keyfunc.RemoteAddr) })
-	}
-	wantPanic(t, "keyfunc.IPv6Prefix: key function 1 of 1 is nil", func() { keyfunc.IPv6Prefix(48, nil) })
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -48,28 +47,5 @@ func TestCachePutAgain(t *testing.T) {
 	}
 	if _, ok := c.get(idOf(1)); !ok {
 		t.Error("entry 1 was evicted")
-	}
-}
-
-func TestCacheConcurrent(t *testing.T) {
-	const size = 16
-	c := newCache(size * (entryBytes + 1))
-	var wg sync.WaitGroup
-
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 500 {
-				id := idOf((g*7 + i) % (4 * size))
-				c.put(id, entry{key: "x"})
-				if e, ok := c.get(id); ok && e.key != "x" {
-					t.Errorf("got %q; want x", e.key)
-				}
-			}
-		})
-	}
-
-	wg.Wait()
-	if len(c.entries) > size {
-		t.Errorf("holds %d entries; want at most %d", len(c.entries), size)
 	}
 }

@@ -2,7 +2,6 @@ package keyfunc_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -75,13 +74,6 @@ func TestErrorHasNoKey(t *testing.T) {
 	}
 }
 
-func TestCombinePanics(t *testing.T) {
-	wantPanic(t, "keyfunc.First: no key functions; want one or more", func() { keyfunc.First() })
-	wantPanic(t, "keyfunc.Join: no key functions; want one or more", func() { keyfunc.Join() })
-	wantPanic(t, "keyfunc.First: key function 2 of 2 is nil", func() { keyfunc.First(says("a"), nil) })
-	wantPanic(t, "keyfunc.Join: key function 1 of 2 is nil", func() { keyfunc.Join(nil, says("a")) })
-}
-
 // As keeps errors and anonymous requests, and no key of it equals one of another kind.
 func TestAs(t *testing.T) {
 	id := func(key string) string { return strings.TrimPrefix(strings.TrimPrefix(key, "sub:"), "key:") }
@@ -100,25 +92,6 @@ func TestAs(t *testing.T) {
 		got, err := keyfunc.As("user", test.key, id)(request(""))
 		if got != test.want || (err != nil) != test.err {
 			t.Errorf("got %q, %v; want %q, error: %t", got, err, test.want, test.err)
-		}
-	}
-
-	for _, kind := range []string{"ip", "sub", "key", "own", "route", "const", "join"} {
-		wantPanic(t, fmt.Sprintf(`keyfunc.As: kind %q is taken; want one of your own, such as "user"`, kind), func() { keyfunc.As(kind, says("a"), id) })
-	}
-	for _, kind := range []string{"", "user:", "User", "a|b", "a b", "ü"} {
-		wantPanic(t, fmt.Sprintf(`keyfunc.As: kind %q is not a word of lower-case letters, digits and hyphens; want one such as "user"`, kind), func() { keyfunc.As(kind, says("a"), id) })
-	}
-	wantPanic(t, "keyfunc.As: key function 1 of 1 is nil", func() { keyfunc.As("user", nil, id) })
-	wantPanic(t, "keyfunc.As: nil id; want a function that returns the text of the new key", func() { keyfunc.As("user", says("a"), nil) })
-}
-
-func TestConst(t *testing.T) {
-	for s, want := range map[string]string{"all": "const:all", "": "const:"} {
-		for _, peer := range []string{client, "@"} {
-			if got := keyOf(t, keyfunc.Const(s), request(peer)); got != want {
-				t.Errorf("Const(%q): got %q; want %q", s, got, want)
-			}
 		}
 	}
 }

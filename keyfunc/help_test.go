@@ -25,15 +25,3 @@ func keyOf(t testing.TB, key keyfunc.Func, r *http.Request) string {
 	}
 	return k
 }
-
-// wantPanic runs f, which must panic with exactly this message.
-func wantPanic(t *testing.T, want string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if got := recover(); got != want {
-			t.Errorf("got panic %v; want %s", got, want)
-		}
-	}()
-	f()
-}
