@@ -7,9 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -194,45 +192,4 @@ func mustTakeCounted(t *testing.T, o *outcome, s gcra.Store, c gcra.Charge) bool
 		t.Fatalf("taking from %s: %v", c.Subject, err)
 	}
 	return res.Allowed
-}
-
-// All limits of a request see the same time: a script calls TIME once.
-func TestFault40OneTimeForAllLimits(t *testing.T) {
-	o := apart(t, "many limits on one request, many requests in one batch")
-	server := redistest.Start(t)
-	r := rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1})
-	settles(t, r)
-	redistest.ResetStats(t, server.Client())
-
-	var mu sync.Mutex
-	redistest.Together(50, func(i int) {
-		charges := make([]gcra.Charge, 8)
-		for j := range charges {
-			charges[j] = gcra.Charge{Subject: fmt.Sprint("subject", i), Policy: fmt.Sprint("p", j), Limit: gcra.PerHour(100), Cost: 1}
-		}
-		_, err := r.Take(context.Background(), charges)
-		mu.Lock()
-		defer mu.Unlock()
-		o.decided(0)
-
-		if err != nil {
-			t.Error(err)
-		}
-	})
-
-	if scripts, times := redistest.Calls(t, server.Client(), "evalsha")+redistest.Calls(t, server.Client(), "eval"), redistest.Calls(t, server.Client(), "time"); scripts == 0 || times != scripts {
-		t.Errorf("%d scripts asked for the time %d times; want once each", scripts, times)
-	}
-
-	ctx := t.Context()
-	for i := range 50 {
-		var keys []string
-		for j := range 8 {
-			keys = append(keys, fmt.Sprintf("%s{subject%d}:p%d", r.Prefix, i, j))
-		}
-		tats := server.Client().MGet(ctx, keys...).Val()
-		if slices.ContainsFunc(tats, func(v any) bool { return v == nil || v != tats[0] }) {
-			t.Errorf("subject %d: the limits of one request are at %v; want all equal", i, tats)
-		}
-	}
 }
