@@ -290,6 +290,19 @@ func TestRefundToBothSources(t *testing.T) {
 	if got := left(t, store, "k", "good", five); got != 5 {
 		t.Errorf("good: got %d left; want 5", got)
 	}
+
+	// The store's charges are copied then, with the period of a quota: what comes after it gives nothing back.
+	quota := gcra.Quota(5, gcra.Hourly)
+	store, clock := newStore()
+	l = limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "bad", Key: keyFails, Limit: five},
+		middleware.Policy{Name: "quota", Key: key("k"), Limit: quota})
+	late := l.Decide(get("/"))
+	clock.Add(time.Hour)
+	l.Decide(get("/"))
+	if err := late.Refund(t.Context()); err != nil || left(t, store, "k", "quota", quota) != 4 {
+		t.Errorf("an hour late: got %v, %d left; want 4", err, left(t, store, "k", "quota", quota))
+	}
 }
 
 // Each share admits one request of any cost up to the burst, or it would never
