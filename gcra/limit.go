@@ -168,6 +168,7 @@ func parseRate(text string) (l Limit, err error) {
 	if l.Count, err = parseInt("count", count); err != nil {
 		return l, err
 	}
+	// Without a burst it stays 0, which is the count.
 	if l.Per, err = parsePer(per); err != nil || burst == "" {
 		return l, err
 	}

@@ -51,6 +51,7 @@ func Join(keys ...Func) Func {
 			anonymous = anonymous && k == ""
 		}
 
+		// One key that knows the client is enough: the empty ones are parts like others.
 		if anonymous {
 			return "", nil
 		}
@@ -80,6 +81,7 @@ func As(kind string, key Func, id func(key string) string) Func {
 	switch {
 	case kind == "" || strings.ContainsFunc(kind, func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }):
 		panic(fmt.Sprintf(`keyfunc.As: kind %q is not a word of lower-case letters, digits and hyphens; want one such as "user"`, kind))
+	// Under such a kind a client's key could equal one of another function.
 	case slices.Contains(kinds, kind):
 		panic(fmt.Sprintf(`keyfunc.As: kind %q is taken; want one of your own, such as "user"`, kind))
 	case id == nil:

@@ -191,6 +191,7 @@ var (
 
 // reason returns why a token is invalid, without text of the client.
 func reason(err error) string {
+	// golang-jwt joins errors. The first of these that it has says most.
 	for _, r := range []struct {
 		err  error
 		text string

@@ -96,6 +96,7 @@ func cutValue(s string) (value, rest string, ok bool) {
 			end = len(s)
 		}
 
+		// A token has no brackets or colons, but proxies send addresses without the quotes.
 		value = s[:end]
 		return value, s[end:], value != "" && !strings.ContainsFunc(value, func(c rune) bool {
 			return !isTokenChar(c) && !strings.ContainsRune("[]:", c)

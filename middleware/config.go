@@ -289,6 +289,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 	}
 
 	ps := &policies{limiter: l}
+	// A name that is missing is a mistake of its own, and not that of two policies.
 	seen := map[string]bool{}
 	for i := range list {
 		p := &policy{Policy: list[i], limiter: l}
@@ -347,6 +348,7 @@ func (p *policy) compile(report reporter) {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
 
+	// A policy that is reloaded is watched for mistakes anew.
 	p.firsts = new(firstRequests)
 	p.first.Store(p.firsts)
 }

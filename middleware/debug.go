@@ -30,6 +30,7 @@ func (l *Limiter) logDecision(ctx context.Context, a *admission) {
 		}
 
 		attrs := []any{"subject", subjectText(c.Subject)}
+		// Without an answer of a store 0 would look like an empty bucket.
 		if e.status != undecided && e.source != sourceBan {
 			attrs = append(attrs, "left", c.Result.Remaining)
 		}

@@ -180,6 +180,7 @@ func closest(a *admission) (index int, denied bool) {
 	index = -1
 	var best *gcra.Result
 	for i := range a.charges {
+		// One that denies beats all that allow, and one that no wait helps beats every wait.
 		r, closer := &a.charges[i].Result, false
 		switch {
 		case !a.shown(i):

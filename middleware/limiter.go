@@ -131,6 +131,7 @@ func wait(ctx context.Context, delay time.Duration) bool {
 // may keep it.
 func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration) {
 	observers := *l.observers.Load()
+	// Nobody else reads Took.
 	var start time.Time
 	if len(observers) > 0 {
 		start = time.Now()
@@ -141,6 +142,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 		l.chargedTwice(policy)
 	}
 
+	// Once it is charged, a client that hangs up must not undo it.
 	if len(s.charges) > 0 {
 		acceptDelays(r.Context(), s.charges)
 		l.take((*uncancelled)(s), &s.admission)

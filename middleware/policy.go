@@ -158,6 +158,7 @@ func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit, what string) error {
 			return fmt.Errorf("limit for %s is %v: %w", what, limit, err)
 		}
 	}
+	// This may be a quota where the other limit is a rate, and no quota delays.
 	*c = p.Charge(c.Subject, limit)
 	return nil
 }

@@ -24,6 +24,7 @@ func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 		return fmt.Errorf("ratelimit: reset: %w", err)
 	}
 
+	// A bucket is found by its limit's calendar, so an override's counts.
 	limit := p.Limit
 	err = safely(func() error {
 		if o, ok := p.OverrideOf(subject); ok && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {

@@ -108,12 +108,14 @@ func (d *Decision) change(verb string, names []string, f func(a *admission, chos
 	if len(names) == 0 {
 		return fmt.Errorf("ratelimit: %s: no policy is named; want one or more names", verb)
 	}
+	// A wrong name changes nothing, for the right ones neither.
 	for _, name := range names {
 		if _, err := a.policies.named(name); err != nil {
 			return fmt.Errorf("ratelimit: %s: %w", verb, err)
 		}
 	}
 
+	// One change of a request at a time: each begins with what the one before has charged.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := f(a, func(c *gcra.Charge) bool { return slices.Contains(names, c.Policy) }); err != nil {

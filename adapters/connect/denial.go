@@ -46,6 +46,7 @@ func details(d *Decision) (list []proto.Message) {
 	if d.RetryAfter > 0 {
 		list = append(list, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
 	}
+	// Shadows deny nothing, so clients do not learn of them.
 	var violations []*errdetails.QuotaFailure_Violation
 	for i := range d.Results {
 		if p := &d.Results[i]; !p.Allowed && !p.Shadow {

@@ -26,9 +26,11 @@ func InFlight(gate Gate, err error) echo.MiddlewareFunc {
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
+			// Key functions may read echo's Context, and limits go by its route.
 			r := adapter.WithFramework(c.Request(), templates.Pattern(method(c), route(c)), c)
 			r, release, ok := gate.Allow(writer(c.Response()), r)
 			c.SetRequest(r)
+			// The gate has answered already.
 			if !ok {
 				return nil
 			}

@@ -25,6 +25,7 @@ func InFlight(gate Gate, err error) func(http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 			}
 		})
+		// A mux finds the route when it serves, which is too late for Routes.
 		if mux, ok := next.(*http.ServeMux); ok {
 			return Routes(mux)(held)
 		}

@@ -46,6 +46,7 @@ var bounds = []float64{
 
 func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decisions, error) {
 	ds := &decisions{limiters: limiters}
+	// Made once, as each request needs one of them.
 	for o := range outcomes {
 		ds.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(o.attribute()))}
 	}
@@ -56,6 +57,7 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 		metric.WithDescription("Time of decisions, by the outcome of the request."),
 		metric.WithExplicitBucketBoundaries(bounds...))
 
+	// Observed and not added to: what has not happened yet is there, as 0.
 	ds.counter, errs[1] = meter.Int64ObservableCounter("ratelimit.decisions",
 		metric.WithUnit("{decision}"),
 		metric.WithDescription("Outcomes of policies for requests."))

@@ -32,6 +32,7 @@ func InstrumentInFlight(provider metric.MeterProvider, l InFlight) error {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
 
+	// One callback for both, so that they are of one moment.
 	_, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		l.Stats(func(name string, slots, denials int64) {
 			policy := metric.WithAttributes(policyKey.String(name))

@@ -92,6 +92,7 @@ func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error 
 		if slices.Contains(limiters[:i], l) {
 			return fmt.Errorf("limiter number %d is repeated; want each once, or its decisions count twice", i+1)
 		}
+		// Remembered by a weak pointer, which keeps no limiter alive.
 		if _, before := instrumented.limiters[weak.Make(l)]; before {
 			return fmt.Errorf("limiter number %d was instrumented by an earlier call; want each once, or its decisions count twice", i+1)
 		}

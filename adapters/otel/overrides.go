@@ -27,6 +27,7 @@ func InstrumentOverrides(provider metric.MeterProvider, o Overrides) error {
 		metric.WithUnit("{override}"),
 		metric.WithDescription("Overrides and bans of operators that are in force on this server."),
 		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
+			// Both kinds are there also as 0: an alert on a series that is missing stays silent.
 			limits, bans := o.InForce()
 			to.Observe(int64(limits), metric.WithAttributes(overrideKindKey.String("limit")))
 			to.Observe(int64(bans), metric.WithAttributes(overrideKindKey.String("ban")))

@@ -77,9 +77,11 @@ func (s *Store) publish() {
 		sum := sha256.Sum256([]byte(text))
 		hashes, texts = append(hashes, hex.EncodeToString(sum[:4])), append(texts, text)
 	}
+	// What is left over would keep limiters alive that are gone.
 	clear(p.limiters[len(left):])
 	p.limiters = left
 
+	// What Redis has already is sent again only when it is due to end.
 	all := strings.Join(hashes, ",")
 	if all == p.sent && (all == "" || time.Since(p.at) < renewEvery) {
 		return

@@ -83,6 +83,7 @@ func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
 	defer l.mu.Unlock()
 
 	o := l.seen[p]
+	// Causes may come from clients: beyond the bound, all of a code are one.
 	if o == nil && len(l.seen) >= maxCauses {
 		p.cause = ""
 		o = l.seen[p]
@@ -101,6 +102,7 @@ func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
 		return 0, false
 	}
 
+	// The line that comes now stands for those that were held back.
 	repeated, o.since, o.logged = o.since, 0, now
 	return repeated, true
 }

@@ -98,6 +98,7 @@ func (e *Entry) check(latest time.Time) error {
 		return err
 	}
 
+	// Banned and Default are no limits, so its error is for the others.
 	_, err := gcra.ParseLimit(e.Limit)
 	switch {
 	case len(e.Policy) > 64 || strings.ContainsFunc(e.Policy, func(c rune) bool { return c < ' ' || c > '~' }):

@@ -370,6 +370,7 @@ func (p *Pattern) matchPath(from int, path string, escaped, greedy bool) bool {
 		}
 	}
 
+	// The last parameter of echo takes all that is left, slashes too.
 	if n := len(p.segments); greedy && n > 0 && p.segments[n-1].kind == wild {
 		return true
 	}

@@ -103,6 +103,7 @@ func (n names) wildcard(name string, multi bool) string {
 		name = "_" + name
 	}
 
+	// A ServeMux panics at a name that one pattern has twice.
 	given := name
 	for n[name] > 0 {
 		n[given]++

@@ -57,6 +57,7 @@ func validate(s string) error {
 	}
 
 	method, host, path := split(s)
+	// The space behind a method is the only one that may be there.
 	offset := 0
 	if method != "" {
 		offset = len(s) - len(host) - len(path)

@@ -91,6 +91,7 @@ func checkOptions(o *redis.UniversalOptions) error {
 	switch {
 	case o.Protocol != 0 && o.Protocol != 2 && o.Protocol != 3:
 		return fmt.Errorf("protocol is %d; want 2 or 3", o.Protocol)
+	// A URL with 0 has a negative time here, by which go-redis waits without end.
 	case o.DialTimeout < 0 || o.DialTimeout > maxWait:
 		return fmt.Errorf("dial_timeout is 0 or less, or too long; want 1ms to %v", maxWait)
 	case o.PoolTimeout < 0 || o.PoolTimeout > maxWait:

@@ -46,6 +46,7 @@ func escape(b []byte, s string) []byte {
 		}
 	}
 
+	// Each escape adds two bytes, so the length is known only now.
 	if len(b)-start > maxKeyPart {
 		return hashed(b[:start], s)
 	}

@@ -74,6 +74,7 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 		}
 	}
 
+	// Each server by itself: one that is wrong must not hide behind the others.
 	key := p.prefix + "{ping}"
 	switch c := client.(type) {
 	case *redis.ClusterClient:

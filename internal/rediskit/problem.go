@@ -172,6 +172,7 @@ func cause(err error) string {
 	var call *os.SyscallError
 	var dns *net.DNSError
 
+	// The innermost error says what happened. Those around it name addresses, which the line has already.
 	switch {
 	case errors.As(err, &dns):
 		text = "lookup " + dns.Name + ": " + dns.Err

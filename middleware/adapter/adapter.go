@@ -42,6 +42,7 @@ func KeyFrom[C any](key func(C) (string, error)) func(*http.Request) (string, er
 		case err != nil:
 			return "", err
 		case subject == "":
+			// The limiter says so if all of its first requests have no user.
 			notice.Report(r.Context(), diag.AnonymousOnly, "")
 			return "", nil
 		}

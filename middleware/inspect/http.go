@@ -99,6 +99,7 @@ func (i *Inspector) post(w http.ResponseWriter, r *http.Request, format string) 
 
 	subject, policies := r.Form.Get("subject"), r.Form["policy"]
 	if err := i.resetBuckets(r.Context(), subject, policies); err != nil {
+		// After an error of the store nobody knows whether the bucket is full.
 		status, why := http.StatusBadRequest, "Nothing was reset: "+err.Error()
 		if _, ok := errors.AsType[requestError](err); !ok {
 			status, why = http.StatusServiceUnavailable, "The store did not confirm the reset: "+err.Error()

@@ -64,6 +64,7 @@ func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 		errs = append(errs, errors.New("inspect: no limiters; want at least one"))
 	}
 
+	// A nil limiter has no store to compare with.
 	first := slices.IndexFunc(limiters, func(l *middleware.Limiter) bool { return l != nil })
 	for i, l := range limiters {
 		switch {
@@ -101,6 +102,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// A browser sends the administrator's cookie with the form of any page.
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 	case http.MethodPost:

@@ -61,6 +61,7 @@ func human(s seconds) string {
 		return fmt.Sprintf("%v s", d.Round(time.Second/10).Seconds())
 	}
 
+	// Of a wait of days nobody needs the seconds.
 	var units []string
 	for _, unit := range []struct {
 		size time.Duration

@@ -124,6 +124,7 @@ func (i *Inspector) view() *view {
 		v.Decisions.Reason = c.reason()
 	}
 
+	// Policies that a reload has removed stay while they have counts in the window.
 	rest := maps.Clone(c.policies.Load())
 	for _, p := range i.current() {
 		v.Policies = append(v.Policies, describe(&p, rest[p.Name], now))
@@ -135,6 +136,7 @@ func (i *Inspector) view() *view {
 		v.Policies = append(v.Policies, removed)
 	}
 
+	// Who opens the page looks for what is denied.
 	slices.SortStableFunc(v.Policies, func(a, b policy) int {
 		return cmp.Or(-cmp.Compare(a.Denied, b.Denied), -cmp.Compare(a.ShadowDenied, b.ShadowDenied))
 	})
@@ -148,6 +150,7 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 		OnFailure: p.OnFailure.String(),
 	}
 
+	// What LimitFor returns is known from requests only.
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
 	} else if s != nil {

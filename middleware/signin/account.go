@@ -153,6 +153,7 @@ func (b *body) load() {
 		data, err = io.ReadAll(io.LimitReader(b.original, maxBody+1))
 	}()
 
+	// Only after done are data and err this goroutine's.
 	select {
 	case <-time.After(bodyTime):
 		b.data, b.err = bytes.NewReader(nil), errSlow

@@ -172,12 +172,14 @@ func (c Calendar) Periods() (*Periods, error) {
 		return nil, fmt.Errorf("first day is %d; want 1 to %d", anchor, u.anchors)
 	}
 
+	// Once for each calendar, as it reads a file.
 	l, err := loadLocation(location)
 	if err != nil {
 		return nil, err
 	}
 
 	p := &Periods{Suffix: "~" + calendarText(unit, anchor, location, "", "."), unit: u, anchor: max(anchor, 1), location: l}
+	// Of two goroutines that get here at once both return the first one's.
 	made, _ := calendars.LoadOrStore(c, p)
 	return made.(*Periods), nil
 }

@@ -135,6 +135,7 @@ func (t *Terms) Params() (p LimitParams, err error) {
 		return p, fmt.Errorf("MaxDelay is %v on a quota; want 0: a quota denies until its period ends", t.maxDelay)
 	}
 
+	// The burst and the debt are one span, which must not be longer than a TAT can lie ahead.
 	longest := maxSpan
 	if quota {
 		longest = calendarUnits[t.Limit.Calendar.Value().Unit()].most

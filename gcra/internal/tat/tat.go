@@ -120,6 +120,7 @@ func (p *Params) Result(ahead int64, taken bool, r *Result) {
 
 	if taken {
 		after := p.After(ahead)
+		// A late charge may have taken less than it asked for, and nobody waits for it.
 		if p.Inc > 0 {
 			r.Taken = (after - ahead) / p.Emission
 		}
