@@ -14,7 +14,7 @@ import (
 func TestBoundOverEveryInterval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := gcratest.AnyLimit().Draw(t, "limit")
-		unit := int64(gcratest.Emission(limit).Int64())
+		unit := gcratest.Emission(limit).Int64()
 		m := newStopped()
 		now, total := int64(0), int64(0)
 		least := int64(0) // of total*T - now before an admission

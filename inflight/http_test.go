@@ -230,7 +230,7 @@ func TestForgottenSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := []*Slot{slot}
-		if slot = nil; lose {
+		if lose {
 			kept = nil
 		}
 		for begin := time.Now(); ; runtime.GC() {

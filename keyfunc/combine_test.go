@@ -16,8 +16,8 @@ func says(key string) keyfunc.Func {
 
 var (
 	errCause = errors.New("cause")
-	fails    = keyfunc.Func(func(*http.Request) (string, error) { return "", errCause })
-	failsToo = keyfunc.Func(func(*http.Request) (string, error) { return "x", errors.New("other cause") })
+	fails    = func(*http.Request) (string, error) { return "", errCause }
+	failsToo = func(*http.Request) (string, error) { return "x", errors.New("other cause") }
 )
 
 func TestFirst(t *testing.T) {

@@ -27,7 +27,7 @@ func checkAddrKey(t *testing.T, key string) {
 
 	addr, err := netip.ParseAddr(text)
 	if network, networkErr := netip.ParsePrefix(text); networkErr == nil {
-		if addr, err = network.Addr(), nil; network != network.Masked() || network.Bits() != 64 || !addr.Is6() || addr.Is4In6() {
+		if addr = network.Addr(); network != network.Masked() || network.Bits() != 64 || !addr.Is6() || addr.Is4In6() {
 			t.Fatalf("key %q: want an IPv6 network of 64 bits", key)
 		}
 	} else if err != nil || !addr.Is4() {

@@ -139,11 +139,3 @@ func counts(t testing.TB, reader metric.Reader) (policies, requests string) {
 	}
 	return lines(read(t, reader, "ratelimit.decisions")), lines(read(t, reader, "ratelimit.decision.duration"))
 }
-
-// histogramSum returns the sum over all series of a histogram.
-func histogramSum(m metricdata.Metrics) (sum float64) {
-	for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
-		sum += p.Sum
-	}
-	return sum
-}

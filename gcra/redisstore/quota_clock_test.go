@@ -58,8 +58,7 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 		var taken []gcra.Charge
 		latest := server.now() // that the clock has shown
 
-		var back time.Duration
-		left := time.Hour
+		var back, left time.Duration
 		for range 30 {
 			r := stores[rapid.IntRange(0, 1).Draw(t, "store")]
 			if len(taken) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {

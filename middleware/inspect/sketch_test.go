@@ -25,9 +25,8 @@ func TestHeavyHittersBounds(t *testing.T) {
 			var h heavyHitters
 			truth := map[string]int64{}
 			const n = 20_000
-			step := int64(1)
 			for i := range n {
-				step = 1 + int64(i)*72/n // through six panes
+				step := 1 + int64(i)*72/n // through six panes
 				subject := fmt.Sprint(next(random))
 				truth[subject]++
 				h.add(step, subject, gcra.Limit{})

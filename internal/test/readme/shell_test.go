@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -284,24 +283,6 @@ func (s *shell) serve(b block, text string) {
 
 // patience is long enough to build a server.
 const patience = 5 * time.Minute
-
-// output collects what a process writes.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // refill is the time in which the servers of the pages allow one more request.
 const refill = 6 * time.Minute

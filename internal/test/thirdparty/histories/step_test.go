@@ -133,8 +133,8 @@ func (s step) apply(z zone) (next []zone) {
 		return next
 	}
 
-	some := true
 	if s.reset >= 0 {
+		var some bool
 		if z, some = z.within(now, zero, s.end-s.reset, s.end-s.reset); !some {
 			return nil
 		}
