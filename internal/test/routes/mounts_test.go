@@ -281,6 +281,9 @@ func (r random) site(l *middleware.Limiter, served func(int)) (s site, ok bool) 
 func TestRandomMounts(t *testing.T) {
 	race.Skip(t)
 	sites, first := 3000, time.Now().UnixNano()
+	if testing.Short() {
+		sites = 600
+	}
 	if os.Getenv("RATELIMIT_LONG") != "" {
 		sites = 100_000
 	}
