@@ -65,7 +65,6 @@ var behaviours = []struct {
 	{"HEAD is denied without a body", head},
 	{"Deny writes the response", denyOwn},
 	{"overrides of a policy file", overrides},
-	{"the headers of two limiters show the tighter policy", stacked},
 	{"no spelling of a path escapes its limit", spellings},
 	{"routes are counted by route", byRoute},
 	{"subjects from tokens, anonymous from forgeries", subjects},
@@ -271,28 +270,6 @@ policies:
 	denied := s.Do(t, "GET /ok", "X-User: alice")
 	expect(t, "alice's fields", []string{denied.Header.Get("RateLimit-Policy"), denied.Header.Get("Retry-After")}, []string{"2;w=3600", "1800"})
 	expect(t, "the probe's field", s.Do(t, "GET /ok", "X-User: probe").Header.Get("RateLimit-Policy"), "")
-}
-
-func stacked(t *testing.T, build func(sitetest.App) http.Handler) {
-	for _, test := range []struct {
-		name         string
-		headers      middleware.Headers
-		outer, inner gcra.Limit
-		want         []string // RateLimit-Limit, RateLimit of the first; statuses come after
-		statuses     []int
-	}{
-		{"inner tighter", 0, gcra.PerHour(5), two, []string{"2", ""}, []int{200, 429}},
-		{"outer tighter", 0, two, gcra.PerHour(5), []string{"2", ""}, []int{200, 429}},
-		{"lists", middleware.HeadersDraft11, gcra.PerHour(5), two, []string{"", `"outer";r=4;t=720, "inner";r=1;t=1800`}, []int{200, 429}},
-	} {
-		s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Headers: test.headers},
-			Policies: []middleware.Policy{{Name: "outer", Key: sitetest.Everybody, Limit: test.outer}},
-			Inner:    []middleware.Policy{{Name: "inner", Key: sitetest.Everybody, Limit: test.inner}}})
-		a := s.Do(t, "GET /inner/x")
-		expect(t, test.name, []string{a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit")}, test.want)
-		expect(t, test.name, s.Statuses(t, "GET /inner/x", 2), test.statuses)
-		expect(t, test.name+": elsewhere", s.Do(t, "GET /ok").StatusCode, map[bool]int{true: 200, false: 429}[test.outer != two])
-	}
 }
 
 // spellings sends spellings of a path that have escaped limits by path elsewhere.
