@@ -293,7 +293,12 @@ func hasPrefix(s, prefix string) bool {
 // With greedy a wildcard at the end matches several segments, as in echo, where "/search/:q" serves
 // /search/a/b.
 func (p *Pattern) MatchURL(u *url.URL, greedy bool) bool {
-	return p.match(u.Path, false, greedy) || u.RawPath != "" && p.match(u.RawPath, true, greedy)
+	if p.match(u.Path, false, greedy) {
+		return true
+	}
+
+	// A slash that a router adds behind an escaped one makes an empty parameter at the end.
+	return u.RawPath != "" && (p.match(u.RawPath, true, greedy) || p.match(u.Path+"/", false, greedy))
 }
 
 // Serves reports whether a route with this pattern can serve the URL's path as it is: nothing of it was

@@ -210,6 +210,7 @@ func TestMatchURL(t *testing.T) {
 		{"/users/{id}/posts", "/users/1/posts /users//posts /users/../posts /users/a%2Fb/posts", true},
 		{"/users/{id}", "//users/a%2Fb /x/../users/a%2Fb", true},
 		{"/a/{x}/{y}", "/a/../b%2Fc", true}, // chi and echo leave dots alone
+		{"/a/{x}/{y}", "/a/b%2F", true},     // behind echo's AddTrailingSlash
 		{"/static/", "/static /static/ /static/a/b /static/../static/x /x/../static/", true},
 		{"/static/", "/statics /", false},
 		{"/a/{$}", "/a /a/", true},
