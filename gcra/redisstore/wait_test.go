@@ -166,7 +166,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 }
 
 func TestProcessesTakeTurns(t *testing.T) {
-	callInTurns(t, 20*time.Millisecond, 100, 2*waiters*waitingProcesses)
+	callInTurns(t, 10*time.Millisecond, 500, 2*waiters*waitingProcesses) // a busy machine has 5 s to begin
 }
 
 // A partner that is called once a second receives the calls a second apart, to a
