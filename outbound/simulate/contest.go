@@ -57,9 +57,6 @@ func (w *world) capacity() int64 {
 // settled is the time after which clients have found their rates: five periods, at least ten minutes.
 func (w *world) settled() time.Duration { return max(5*w.limit.Per, 10*time.Minute) }
 
-// days reports whether a run takes days.
-func (w *world) days() bool { return w.limit.Per >= day }
-
 // change is when clients join or leave or the limit changes.
 func (w *world) change() time.Duration { return w.settled() }
 
