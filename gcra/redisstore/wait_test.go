@@ -155,8 +155,9 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 			t.Errorf("call %d by %s is %v before its slot", k, c.caller, slot.Sub(c.at))
 		}
 
-		// With some tolerance: waking up takes time.
-		if n := seen[c.caller]; n == 1 && len(seen) < all-10 {
+		// On a busy machine some wake up too late for their turn and wait again. Without an order the first second call
+		// would come after those of some 16.
+		if n := seen[c.caller]; n == 1 && len(seen) < all*3/4 {
 			t.Errorf("call %d: second call of %s after the first of only %d of %d", k, c.caller, len(seen), all)
 		}
 		seen[c.caller]++
