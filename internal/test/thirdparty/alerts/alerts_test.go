@@ -70,7 +70,8 @@ func TestRealRun(t *testing.T) {
 	}
 
 	var dashboard struct {
-		Templating struct {
+		Annotations struct{ List []struct{ Expr string } }
+		Templating  struct {
 			List []struct {
 				Name, Type string
 				Query      json.RawMessage
@@ -88,6 +89,11 @@ func TestRealRun(t *testing.T) {
 	if err := json.Unmarshal(text, &dashboard); err != nil {
 		t.Fatal(err)
 	}
+
+	marks := dashboard.Annotations.List[0].Expr // Prometheus makes this series of an alert that fires
+	all = append(all, labels.FromStrings(model.MetricNameLabel, "ALERTS", "alertname", rules.Groups[0].Rules[0].Alert, "alertstate", "firing", "job", "api"))
+	check("annotations", marks)
+	all = all[:len(all)-1]
 
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
