@@ -26,7 +26,8 @@ import (
 // more, and a burst if the fault makes Redis lose data. At the end it checks the windows
 // of the whole run, in which many faults may cost no more than one. Answers
 // must have the right header fields, decisions must keep to the Timeout, and the
-// servers must hold no more memory, goroutines and files than after the warm-up.
+// servers must hold no more memory, goroutines and files than after the warm-up. With RATELIMIT_SOAK_DISTANCE, as 2ms, the
+// single Redis is so far away.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("RATELIMIT_SOAK"))
 	if os.Getenv("RATELIMIT_SOAK") == "" {
@@ -115,6 +116,11 @@ func startSoak(t *testing.T) *soak {
 	r := &s.redis
 	r.single = redistest.Start(t)
 	r.proxy = redistest.NewProxy(t, r.single.Addr)
+	if distance, err := time.ParseDuration(os.Getenv("RATELIMIT_SOAK_DISTANCE")); err == nil {
+		far := redistest.NewProxy(t, r.single.Addr)
+		far.Delay(distance)
+		r.proxy = redistest.NewProxy(t, far.Addr)
+	}
 	r.cluster = theCluster(t)
 	r.sentinel = theSentinels(t)
 	withoutFullCoverage(t, r.cluster)
