@@ -16,7 +16,6 @@ require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/labstack/echo/v4 v4.16.4
-	github.com/labstack/echo/v5 v5.3.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/seed-e377111c/ratelimit v0.0.0
 	github.com/seed-e377111c/ratelimit/adapters/connect v0.0.0
