@@ -44,8 +44,9 @@
 // now + B·T + 366 days.
 //
 // The clamp bounds the effect of a clock that is set, a changed limit or a damaged value: on a
-// rate none denies for longer than B·T + max(D, debt·T). A denial brings a TAT beyond the clamp
-// down to it, and otherwise writes nothing.
+// rate none denies for longer than B·T + max(D, debt·T). A denial of a cost up to B brings a TAT
+// beyond the clamp down to it, and otherwise writes nothing. A peek shows such a TAT as the clamp
+// and writes nothing, nor does a cost above B.
 //
 // # Quotas
 //

@@ -23,7 +23,8 @@ type Store interface {
 	// Take decides about one admission: all its charges are taken or none is, except for
 	// shadows, late ones and peeks (see [Charge]). In Redis an admission may be divided: see
 	// packages redisstore and slidinglog. It is allowed if every charge that is not a shadow
-	// is. Take fills in the Results. It returns an error when there is no decision, as when a
+	// is. Charges are decided in order, and each sees what those before it would take, also if
+	// the admission is denied in the end. Take fills in the Results. It returns an error when there is no decision, as when a
 	// charge is not valid, the context is done, or the store could not answer. Then allowed is
 	// false and the results mean nothing. Where a server was asked, the charges may have been
 	// taken. Once Take has returned without an error it does not use the slice: the caller may use it

@@ -4,7 +4,8 @@
 // While Redis answers, a script decides about an admission in one round trip, by the clock of Redis: it
 // makes all charges or none. Admissions that arrive while calls are under way go together in the next,
 // so Redis does little for each. A denial that follows from an earlier answer takes no call. An
-// admission is never sent twice: if a reply is lost, it may have been charged once.
+// admission that may have been charged is not sent again: if a reply is lost, it has been charged once
+// or not at all.
 //
 // While Redis does not answer, Take returns an error within [Config].Timeout, and after several
 // failures in a row at once. Package middleware then asks [Store.Local]. It goes on from the last

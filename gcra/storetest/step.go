@@ -82,7 +82,7 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 		}
 
 		if want := !s.refund && admits(ask); allowed != want {
-			t.Errorf("step %d, at %v, ask %v: got allowed %v; want %v, as in the results", i, s.at, s.ask, allowed, want)
+			t.Errorf("step %d, at %v, ask %+v: Take got %v; want %v, as its Results that are not shadows say", i, s.at, ask, allowed, want)
 		}
 
 		slack := time.Duration(0)

@@ -13,8 +13,9 @@ package send
 //  4. The reply, or the lack of one, gives each request an outcome (request.go). The batch is learned from and its callers
 //     are answered, in batcher.end. A request of which nothing has run is sent again.
 //
-// When a call fails, all its requests have its error, and may have been charged. When a batch has no answer by the first
-// deadline of its requests, all get an error at once, and a later reply is not read.
+// When a script fails, its requests have its error; when a batch has no answer by the first deadline of its requests, all
+// get an error at once, and a later reply is not read. Both may have been charged. A request whose time is up in line is
+// not sent and gets an error. target.go is beside this path: it has the calls that carry no requests.
 
 import (
 	"cmp"
