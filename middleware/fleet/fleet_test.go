@@ -266,7 +266,10 @@ func TestBrokenEntries(t *testing.T) {
 }
 
 // breaksOff is a hook for answers with overrides that do not come.
-type breaksOff struct{ broken atomic.Int64 }
+type breaksOff struct {
+	broken atomic.Int64
+	once   bool // and no error says so
+}
 
 func (b *breaksOff) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -277,9 +280,13 @@ func (b *breaksOff) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func (b *breaksOff) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if all, ok := cmd.(*redis.ScanCmd); ok && err == nil {
-			all.SetVal(nil, 0)
-			b.broken.Add(1)
+		all, ok := cmd.(*redis.ScanCmd)
+		if !ok || err != nil || b.once && b.broken.Load() > 0 {
+			return err
+		}
+
+		all.SetVal(nil, 0)
+		if b.broken.Add(1); !b.once {
 			err = io.ErrUnexpectedEOF
 			cmd.SetErr(err)
 		}
@@ -306,6 +313,12 @@ func TestPartOfOverrides(t *testing.T) {
 	if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != "overrides-unread" {
 		t.Errorf("got %v; want that they cannot be read", lines)
 	}
+
+	// Another server may take over meanwhile, to which the cursor means other entries.
+	c = redistest.Any(t)
+	write(t, c, "a", "", "banned", hour)
+	c.AddHook(&breaksOff{once: true})
+	is(t, follow(t, c, nil), "p", "a", "banned")
 }
 
 // A server that starts while Redis is away has no overrides, and gets them once Redis answers.

@@ -9,10 +9,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// Replicas lag, so scripts go to the master even if the client reads from replicas.
+// Replicas lag, so scripts go to the master even if the client reads from replicas. Overrides are read there too: the cursors
+// of one node mean nothing to another.
 func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 	o := apart(t, "clients that read from replicas")
 	c := theCluster(t)
@@ -21,6 +23,16 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 		redistest.ResetStats(t, s.replica.Client())
 		redistest.ResetStats(t, s.master.Client())
 	}
+
+	const many = 2000
+	key, entries := overrides.Key("replicas:"), []any{overrides.Version, "1"}
+	for i := range many {
+		entries = append(entries, fmt.Sprintf("{%d}:%%", i), "x")
+	}
+	if err := c.Client().HSet(t.Context(), key, entries...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	oneTrip := func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 
 	for name, set := range map[string]func(*redis.ClusterOptions){
 		"ReadOnly":       func(o *redis.ClusterOptions) { o.ReadOnly = true },
@@ -31,12 +43,16 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 		options.ReadTimeout = ample
 		set(options)
 
-		r := rigOn(t, closing(t, clusterClient(options)), config{Timeout: ample})
+		client := closing(t, clusterClient(options))
+		r := rigOn(t, client, config{Timeout: ample})
 		redistest.Together(60, func(i int) { // pipelines too
 			if _, err := o.take(r, daily(fmt.Sprint("user", i%20), 2)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
+		if all, _, err := overrides.Read(t.Context(), client, key, "", many, oneTrip); len(all) != many || err != nil {
+			t.Errorf("%s: got %d overrides, %v; want %d", name, len(all), err, many)
+		}
 	}
 
 	var masters int64
