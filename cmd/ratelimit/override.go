@@ -226,7 +226,8 @@ func (f *policyFile) noteAddresses(cmd *cobra.Command) {
 			unseen = append(unseen, name)
 		}
 	}
-	if note(cmd.OutOrStdout(), "Policies that count by address: %s.", cmp.Or(strings.Join(by, ", "), "none")); len(by)+len(unseen) == 0 {
+	note(cmd.OutOrStdout(), "Policies that count by address: %s.", cmp.Or(strings.Join(by, ", "), "none"))
+	if len(by)+len(unseen) == 0 {
 		note(cmd.ErrOrStderr(), "warning: servers count nobody by address, so this has no effect")
 	}
 	if len(unseen) > 0 {
