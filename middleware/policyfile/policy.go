@@ -72,15 +72,17 @@ func readLimiters(file value, funcs Funcs, limiters []string) (entries []*entry)
 		}
 	}}
 
+	// Without names the file decides.
+	isSeveral := limiters != nil && !slices.Equal(limiters, []string{""})
+	if root, ok := file.node.(*ast.MappingNode); limiters == nil && ok {
+		isSeveral = slices.ContainsFunc(root.Values, func(pair *ast.MappingValueNode) bool {
+			name, _ := stringValue(pair.Key)
+			return name == several.name
+		})
+	}
+
 	want := one
-	root, isMapping := file.node.(*ast.MappingNode)
-	switch {
-	case limiters != nil && !slices.Equal(limiters, []string{""}):
-		want = several
-	case limiters == nil && isMapping && slices.ContainsFunc(root.Values, func(pair *ast.MappingValueNode) bool {
-		name, _ := stringValue(pair.Key)
-		return name == several.name
-	}):
+	if isSeveral {
 		want = several
 	}
 	file.fields(map[string]value{}, want)
