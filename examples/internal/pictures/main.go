@@ -24,10 +24,12 @@ import (
 
 const folder = "docs/img"
 
-var pictures = []struct {
+type picture struct {
 	name string
 	draw func(*stage) error
-}{
+}
+
+var pictures = []picture{
 	{"outage", drawOutage},
 	{"speed", drawSpeed},
 	{"inspector", drawInspector},
@@ -45,6 +47,11 @@ func main() {
 func run(traffic time.Duration, names []string) error {
 	if _, err := os.Stat(folder); err != nil {
 		return fmt.Errorf("%w; run it in the root of the repository", err)
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(pictures, func(p picture) bool { return p.name == name }) {
+			return fmt.Errorf("there is no picture %q; want outage, speed or inspector", name)
+		}
 	}
 	temporary, err := os.MkdirTemp("", "pictures")
 	if err != nil {

@@ -88,11 +88,12 @@ func (o *outage) untilCounted() error {
 	for least := int64(0); least < 2; time.Sleep(time.Second / 4) {
 		least = 2
 		for _, addr := range o.servers {
-			if _, err := http.PostForm("http://"+addr+"/login", nil); err != nil {
+			w, err := http.PostForm("http://"+addr+"/login", nil)
+			if err != nil {
 				return err
 			}
-			w, err := http.Get("http://" + addr + "/debug/ratelimit?format=json")
-			if err != nil {
+			w.Body.Close()
+			if w, err = http.Get("http://" + addr + "/debug/ratelimit?format=json"); err != nil {
 				return err
 			}
 
