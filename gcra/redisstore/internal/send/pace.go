@@ -16,7 +16,7 @@ import (
 //  3. base is the distance: the least time that an answer has taken in the last 10 to 20 seconds. window is at most most,
 //     by the client's pool, and so small that leastGap lies between two batches: smaller batches cost more than the wait is
 //     worth. Near Redis it is minWindow.
-//  4. The brake: answers are judged after each round trip. If the fastest was slow, window shrinks by a quarter. If that has
+//  4. The brake: answers are judged after each round trip. If the fastest was slow, window shrinks by a quarter and one. If that has
 //     not been so four times in a row, and requests have waited, it grows by one. After an error it is minWindow.
 //
 // The question is asked when a request arrives and when an answer does. No timer asks it.
