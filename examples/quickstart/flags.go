@@ -19,6 +19,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes a free one")
+	// A StringVar would print REDIS_URL, with its password, as the default.
 	flags.Func("redis", "keep the limits in the Redis at `url`, such as redis://localhost:6379/0, and share\n"+
 		"them with all servers there (default $REDIS_URL, or else the memory of this process)", func(url string) error {
 		s.redis = url

@@ -42,7 +42,8 @@ func newHandler(ctx context.Context, store gcra.Store, start page) (http.Handler
 
 	mux.Handle(inspectorPath, inspector)
 	mux.Handle("GET /{$}", start)
-	mux.Handle("GET /page/", pageFiles)
+	mux.Handle("GET /page/page.css", pageFiles)
+	mux.Handle("GET /page/page.js", pageFiles)
 	return ratelimit.From(addresses)(mux), nil
 }
 
