@@ -152,65 +152,78 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		return usagef("--for is %v; want at most 366 days: a limit that is to stay belongs in the file of policies", time.Duration(t.length))
 	}
 
-	return c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {
-		e.Policy, e.Why, e.By, e.At = t.policy, t.why, operator(), set.now.UTC().Truncate(time.Second)
-		e.Until = e.At.Add(time.Duration(t.length))
-		if err := e.Check(set.now); err != nil {
-			return usageError{err}
-		}
-		widest := 16
-		network, _ := subject.Network(e.Subject)
-		if network.Addr().Is6() {
-			widest = 32
-		}
-		if network.IsValid() && network.Bits() < widest && !t.force {
-			return usagef("SUBJECT is %s, larger than a /%d; want --force if that is meant", e.Subject, widest)
-		}
+	set, err := c.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer set.client.Close()
 
-		file, err := c.known(cmd.Context(), set.client, set.now)
-		if err != nil {
-			return err
-		}
-		rows, err := c.rows(cmd.Context(), file, set, e.Subject)
-		if err != nil {
-			return err
-		}
-		if err := allows(file, set, &e, rows, t.force); err != nil {
-			return err
-		}
+	e.Policy, e.Why, e.By, e.At = t.policy, t.why, operator(), set.now.UTC().Truncate(time.Second)
+	e.Until = e.At.Add(time.Duration(t.length))
+	if err := e.Check(set.now); err != nil {
+		return usageError{err}
+	}
 
-		if err := set.write(cmd.Context(), []overrides.Entry{e}); err != nil {
-			return err
-		}
+	widest := 16
+	network, _ := subject.Network(e.Subject)
+	if network.Addr().Is6() {
+		widest = 32
+	}
+	if network.IsValid() && network.Bits() < widest && !t.force {
+		return usagef("SUBJECT is %s, larger than a /%d; want --force if that is meant", e.Subject, widest)
+	}
 
-		note(cmd.OutOrStdout(), "set: %s, ends in %s (%s)", describe(e), human(time.Duration(t.length)), e.Until.Format(time.RFC3339))
-		if file.deaf {
-			note(cmd.ErrOrStderr(), "warning: it changes nothing: no server follows overrides (package middleware/fleet)")
-		} else {
-			note(cmd.OutOrStdout(), holds)
+	file, err := c.known(cmd.Context(), set.client, set.now)
+	if err != nil {
+		return err
+	}
+	rows, err := c.rows(cmd.Context(), file, set, e.Subject)
+	if err != nil {
+		return err
+	}
+	if err := allows(file, set, &e, rows, t.force); err != nil {
+		return err
+	}
+
+	if err := set.write(cmd.Context(), []overrides.Entry{e}); err != nil {
+		return err
+	}
+
+	note(cmd.OutOrStdout(), "set: %s, ends in %s (%s)", describe(e), human(time.Duration(t.length)), e.Until.Format(time.RFC3339))
+	c.noteEffect(cmd, file, set, &e, rows)
+	return nil
+}
+
+// noteEffect says where an entry that was set holds, and where not.
+func (c *command) noteEffect(cmd *cobra.Command, file *policyFile, set *overrideSet, e *overrides.Entry, rows []row) {
+	if file.deaf {
+		note(cmd.ErrOrStderr(), "warning: it changes nothing: no server follows overrides (package middleware/fleet)")
+	} else {
+		note(cmd.OutOrStdout(), holds)
+	}
+
+	for i, other := range set.over(e) {
+		if i == 5 {
+			note(cmd.OutOrStdout(), "And more, see ratelimit override list.")
+			break
 		}
-		for i, other := range set.over(&e) {
-			if i == 5 {
-				note(cmd.OutOrStdout(), "And more, see ratelimit override list.")
-				break
-			}
-			note(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s", human(other.Until.Sub(set.now)), describe(other))
-		}
-		if all := set.find("", e.Subject); all != nil && all.Limit == overrides.Banned && e.Policy != "" && e.Limit != overrides.Banned {
-			note(cmd.OutOrStdout(), "In other policies this holds: %s", describe(all.Entry))
-		}
-		c.printNotes(cmd, file)
-		if e.Limit == overrides.Banned && network.IsValid() && len(file.kinds) > 0 {
-			file.noteAddresses(cmd)
-		}
-		switch {
-		case file.from == "":
-			note(cmd.OutOrStdout(), "No server says what its policies are. Without --policies it was not checked that there is such a policy, and that servers know the subject.")
-		case !network.IsValid() || network.IsSingleIP() || network.Bits() == 64:
-			c.noteUnknown(cmd, file, e.Subject, rows)
-		}
-		return nil
-	})(cmd, nil)
+		note(cmd.OutOrStdout(), "But this wins over it, ends in %s: %s", human(other.Until.Sub(set.now)), describe(other))
+	}
+	if all := set.find("", e.Subject); all != nil && all.Limit == overrides.Banned && e.Policy != "" && e.Limit != overrides.Banned {
+		note(cmd.OutOrStdout(), "In other policies this holds: %s", describe(all.Entry))
+	}
+
+	c.printNotes(cmd, file)
+	network, _ := subject.Network(e.Subject)
+	if e.Limit == overrides.Banned && network.IsValid() && len(file.kinds) > 0 {
+		file.noteAddresses(cmd)
+	}
+	switch {
+	case file.from == "":
+		note(cmd.OutOrStdout(), "No server says what its policies are. Without --policies it was not checked that there is such a policy, and that servers know the subject.")
+	case !network.IsValid() || network.IsSingleIP() || network.Bits() == 64:
+		c.noteUnknown(cmd, file, e.Subject, rows)
+	}
 }
 
 const holds = "This holds within five seconds on servers that follow overrides (package middleware/fleet)."
