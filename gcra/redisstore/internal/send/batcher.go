@@ -163,12 +163,12 @@ func (b *batcher) fill(batch *batch) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	now := b.sender.Clock.Now()
-	mine := batch.size == 0 || b.leave(batch, now)
+	mine := batch.size == 0 || b.leave(batch)
 	batch.reset()
 
 	n := 0
-	if mine {
+	if mine && len(b.waiting) > 0 {
+		now := b.sender.Clock.Now()
 		for _, q := range b.waiting {
 			// Chosen now, not in submit: the server may have shown its kind since.
 			w := b.way(q, now)
@@ -368,8 +368,9 @@ func (b *batcher) Kind() redisstats.Kind {
 }
 
 // leave gives up the place of a batch that is over, and learns from it. It reports whether it has taken a place for the
-// next one. The caller holds b.mu.
-func (b *batcher) leave(batch *batch, now int64) (again bool) {
+// next one. The caller holds b.mu. It reads no clock: the callers have their answers, and a clock of a test may be theirs.
+func (b *batcher) leave(batch *batch) (again bool) {
+	now := batch.sent + batch.took
 	b.inFlight--
 	b.pace.answered(now, batch.took, batch.err)
 	return b.takePlace(now)
@@ -378,7 +379,7 @@ func (b *batcher) leave(batch *batch, now int64) (again bool) {
 // giveUp gives the place of a batch that is over to another sender, if one may send.
 func (b *batcher) giveUp(batch *batch) {
 	b.mu.Lock()
-	again := b.leave(batch, b.sender.Clock.Now())
+	again := b.leave(batch)
 	b.mu.Unlock()
 	// In another goroutine: this one may be a caller's, who has an answer.
 	if again {
