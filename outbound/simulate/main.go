@@ -74,7 +74,7 @@ the worst: denied requests of the late part in percent; what the clients got of
 what limit, latency and outages leave, in percent; most over least served client;
 and how long after a time in which the limit gave a tenth until half of what
 is possible is used, where 1 is ten windows or ten minutes, whichever is longer.
-The strategies are adaptive, the Adaptive of the version before, a Transport alone,
+The strategies are adaptive, a Transport alone,
 the row backoff-2, and the row remaining as published, which knows the limit.
 
 Worlds

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/outbound/internal/pacer"
 	"github.com/seed-e377111c/ratelimit/outbound/internal/retryafter"
-	"github.com/seed-e377111c/ratelimit/outbound/simulate/before"
 )
 
 // adaptive is httpclient.Adaptive without network and clock.
@@ -48,27 +47,6 @@ func (s *adaptive) answered(now time.Time, _ *thread, a answer) {
 	}
 }
 
-// earlier is the Adaptive of the version before, as adaptive is that of this one.
-type earlier struct{ pacer before.Pacer }
-
-func (s *earlier) sleep(now time.Time, _ *thread) time.Duration {
-	d, _ := s.pacer.Next(now, math.MaxInt64)
-	return d
-}
-
-func (s *earlier) again(now time.Time, _ *thread) time.Duration { return s.pacer.Again(now) }
-
-func (s *earlier) answered(now time.Time, _ *thread, a answer) {
-	s.pacer.Answered(now, a.status, readBefore(now, a))
-}
-
-// readBefore reads an answer as the version before did: a 503 with Retry-After was a denial.
-func readBefore(now time.Time, a answer) retryafter.Answer {
-	got := retryafter.Read(now, a.status, a.header)
-	got.Denied = got.Later
-	return got
-}
-
 // coordinated sleeps until a slot that it takes from a store shared by all processes.
 type coordinated struct {
 	fixed
@@ -99,7 +77,7 @@ func (*coordinated) answered(time.Time, *thread, answer) {}
 
 // plain is httpclient.Transport without network and clock, for callers that are as patient as it takes.
 type plain struct {
-	pacer   before.Pacer
+	pacer   pacer.Pacer
 	random  *rand.Rand
 	until   time.Time     // of a pause
 	pause   time.Duration // its length
@@ -107,38 +85,43 @@ type plain struct {
 }
 
 func newPlain(random *rand.Rand) *plain {
-	return &plain{pacer: before.Pacer{Rand: random.Float64, MaxInterval: 5 * time.Second}, random: random}
+	return &plain{pacer: pacer.Pacer{Rand: random.Float64, Longest: 5 * time.Second}, random: random}
 }
 
+// sleep is for the pause, or a wait that grows with the denials in a row; after it comes the pace.
 func (s *plain) sleep(now time.Time, t *thread) time.Duration {
-	if !t.denied {
+	if s.denials++; !t.denied {
 		s.denials = 0
-	} else {
-		s.denials++
 	}
 
-	d, _ := s.pacer.Next(now, math.MaxInt64)
+	t.number = 0
 	if left := s.until.Sub(now); left > 0 {
-		return max(d, left+time.Duration(jitter*s.random.Float64()*float64(s.pause)))
+		return left + time.Duration(jitter*s.random.Float64()*float64(s.pause))
 	}
 	if s.denials == 0 {
-		return d
+		return s.again(now, t)
 	}
 	wait := min(500*time.Millisecond<<min(s.denials-1, 5), 10*time.Second)
-	return max(d, wait/2+time.Duration(s.random.Float64()*float64(wait/2)))
+	return wait/2 + time.Duration(s.random.Float64()*float64(wait/2))
 }
 
-func (s *plain) again(now time.Time, _ *thread) time.Duration { return s.pacer.Again(now) }
+func (s *plain) again(now time.Time, t *thread) (d time.Duration) {
+	if t.number != 0 {
+		return s.pacer.Again(now, "", t.number)
+	}
+	t.number, d, _ = s.pacer.Next(now, "", math.MaxInt64)
+	return d
+}
 
 func (s *plain) answered(now time.Time, _ *thread, a answer) {
-	got := readBefore(now, a)
-	status := 200
-	switch {
-	case got.Wait > 0:
-		status, s.pause = 0, min(got.Wait, hour)
+	got := retryafter.Read(now, a.status, a.header)
+	if got.Wait > 0 {
+		s.pause = min(got.Wait, hour)
 		s.until = now.Add(s.pause)
-	case got.Denied:
-		status = 429
 	}
-	s.pacer.Done(now, status, nil)
+	if got.Wait > 0 || got.Down {
+		s.pacer.Over()
+	} else {
+		s.pacer.Answered(now, "", retryafter.Answer{Denied: got.Denied, Remaining: -1})
+	}
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
-
-	"github.com/seed-e377111c/ratelimit/outbound/simulate/before"
 )
 
 // figures are what a strategy did in a draw.
@@ -30,9 +28,6 @@ type rival struct {
 // rivals are the strategies that are compared.
 var rivals = []rival{
 	{"adaptive", func(_ *draw, random *rand.Rand) strategy { return newAdaptive(0, random) }},
-	{"earlier", func(_ *draw, random *rand.Rand) strategy {
-		return &earlier{pacer: before.Pacer{Rand: random.Float64}}
-	}},
 	{"transport", func(_ *draw, random *rand.Rand) strategy { return newPlain(random) }},
 	{"backoff", func(*draw, *rand.Rand) strategy { return jittery{backoff{factor: 2}} }},
 	{"published", func(d *draw, _ *rand.Rand) strategy {

@@ -7,19 +7,19 @@ import (
 
 // learned is what denials teach of a limit.
 type learned struct {
-	pace     float64 // requests a second; 0 for no bound
-	base     float64 // the pace at opening
-	age      float64 // of the growth since then
-	learning bool    // the pace is a guess
+	pace  float64 // requests a second; 0 for no bound
+	base  float64 // the pace at opening
+	age   float64 // of the growth since then
+	guess bool    // the pace is from too few requests
 
 	count float64   // allowed since began
-	began time.Time // the end of a closed time, or the first answer
+	began time.Time // the last opening, or the first answer
 	at    time.Time // the last allowed request
 
 	closed time.Time // the begin of a closed time; zero while open
+	untold bool      // the fields do not explain it
 	asks   asking    // in it, where no wait is told
 	length float64   // of a closed time, in seconds
-	untold bool      // the fields do not explain it
 }
 
 // denied is for a denial that tells a wait, or 0.
@@ -28,15 +28,19 @@ func (l *limit) denied(now time.Time, wait time.Duration) {
 	if l.began.IsZero() {
 		l.began = now
 	}
-	if l.closed.IsZero() {
-		l.closed, l.untold = now, false
-	}
 	if wait == 0 {
 		l.asks.no(now, l.sent)
 	}
+	if !l.closed.IsZero() {
+		return
+	}
 
 	// Where others can be counted, what is told says enough. A request may cost more than one unit.
-	l.untold = l.untold || !l.known || l.remaining >= few || l.answers == 0 || l.sliding
+	l.closed = now
+	l.untold = !l.known || l.remaining >= few || l.answers == 0
+	if l.known && l.window && l.remaining < few {
+		l.spare = max(l.spare, l.remaining)
+	}
 }
 
 // allowed is for an allowed request.
@@ -59,38 +63,36 @@ func (l *limit) allowed(now time.Time) {
 // open sets the pace at the end of a closed time.
 func (l *learned) open(now time.Time) {
 	closed := max(now.Sub(l.closed), firstAsk).Seconds()
+	run := l.closed.Sub(l.began).Seconds()
 	l.length = max(closed, l.length/2)
-	all := max(now.Sub(l.began).Seconds(), closed)
 
-	switch enough := l.count >= few; {
-	case enough && (l.pace == 0 || l.learning):
-		l.pace, l.learning = l.count/all, false
-	case enough:
-		l.pace = max(min(l.count/all, l.pace*(1-cut)), l.pace/2)
+	switch measured := l.count / (run + closed); {
+	case l.pace == 0 && l.count < few:
+		l.pace, l.guess = 1/closed, true
 	case l.pace == 0:
-		l.pace, l.learning = max(l.count, few/4)/all, true
+		l.pace = measured
+	case l.guess || closed > run:
+		l.pace, l.guess = max(min(measured, l.pace*(1-cut)), l.pace/2), false
 	default:
 		l.pace *= 1 - cut
 	}
-	if l.count >= few {
-		l.count, l.began = 0, now
-	}
-	l.base, l.age = l.pace, 0
+	l.base, l.age, l.count, l.began = l.pace, 0, 0, now
 }
 
 // grow raises the pace after an allowed request, so many seconds after the one before.
 func (l *learned) grow(since float64) {
-	if l.learning {
-		l.pace *= math.Exp2(min(since/max(doublesIn.Seconds(), l.length/few), 1))
-		return
-	}
-	if since > 2/l.pace {
+	unit := max(l.length, doublesIn.Seconds(), few/2/l.pace)
+	if l.guess {
+		unit = max(l.length/few, doublesIn.Seconds())
+	} else if since > 2/l.pace {
 		return // something else is slower
 	}
-	unit := max(l.length, doublesIn.Seconds())
-	if l.base*l.length < 2 {
-		unit = max(unit, doubles/l.pace)
+
+	more := math.Exp2(min(since/unit, 1))
+	if l.guess || l.age > steady {
+		l.pace = min(l.pace*more, 1e9)
+	} else {
+		l.pace += min(1/l.length, cut*l.base) / steady * math.Exp2(l.age) * (more - 1)
 	}
 	l.age += since / unit
-	l.pace = min(l.base+min(1/l.length, cut*l.base)*(math.Exp2(l.age)-1), 1e9)
 }

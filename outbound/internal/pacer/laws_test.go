@@ -404,7 +404,7 @@ func TestFromACache(t *testing.T) {
 		run(c, 10*time.Millisecond, 0, 5*time.Minute, func(_ *caller, at time.Duration) (int, http.Header) {
 			served++
 			h := http.Header{"Date": {epoch.Add(at).UTC().Format(http.TimeFormat)}}
-			if r.IntN(3) == 0 {
+			if r.IntN(5) == 0 {
 				h = http.Header{"Ratelimit": {"limit=10, remaining=0, reset=600"}, "Date": {epoch.Add(at - time.Hour).UTC().Format(http.TimeFormat)}}
 				if aged {
 					h.Set("Age", "3600")

@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ type limit struct {
 	hold   time.Time // as told
 	sent   time.Time // the last request
 	jitter float64   // of the next interval
+	spread float64   // the part of an interval that passes after a told wait
 	queue  []int64   // numbers of the requests that wait
 }
 
@@ -27,32 +29,37 @@ type fields struct {
 	rate      float64       // units a second, of a bucket; 0 if unknown
 	low, high float64       // the rate is between these if the limit is a bucket
 	window    bool          // it is none: a reset was not that of a bucket
-	sliding   bool          // nor that of a fixed window
+	sliding   bool          // nor was it that of a fixed window
 	end       time.Time     // of the window; zero if unknown
 	longest   time.Duration // the longest reset, or the told window
 	told      time.Time     // when
 	tight     bool          // few units remained for the requests to come, or one was denied
 
+	spare         float64 // units that remained when a request was denied; it may have cost more
 	used, answers float64 // units that all clients used, and own answers meanwhile
 }
 
 // due is when a request may be sent: an interval after the last one, for it and each that waits before it.
 func (l *limit) due(now time.Time, id int64, longest time.Duration) time.Time {
-	pace := l.toldPace(now)
+	pace := l.toldPace(latest(now, l.hold))
 	if l.pace > 0 {
 		pace = min(pace, l.pace)
 	}
-	interval := min(1/pace, maxHold.Seconds()) * float64(time.Second)
-	if l.asks.n > 0 {
-		interval = float64(l.asks.interval(max(firstAsk, time.Duration(min(interval, float64(longestAsk))))))
+	longest = cmp.Or(longest, maxHold)
+	interval := time.Duration(min(1/pace, longest.Seconds()) * float64(time.Second))
+
+	opens := l.hold
+	if opens.After(l.sent) {
+		opens = opens.Add(time.Duration(l.spread * float64(min(interval, longestAsk))))
 	}
-	if longest > 0 {
-		interval = min(interval, float64(longest))
+	if l.asks.n > 0 {
+		tenth := time.Duration(l.length / 10 * float64(time.Second))
+		interval = max(interval, min(l.asks.interval(min(interval, longestAsk), tenth), longest))
 	}
 
 	before, _ := slices.BinarySearch(l.queue, id)
-	interval *= l.jitter * float64(before+1)
-	return latest(l.hold, l.sent.Add(time.Duration(min(interval, float64(maxHold)))))
+	wait := min(float64(interval)*l.jitter*float64(before+1), float64(maxHold))
+	return latest(opens, l.sent.Add(time.Duration(wait)))
 }
 
 // tell takes in what a response tells.
@@ -66,13 +73,16 @@ func (l *limit) tell(now time.Time, denied bool, flying int, t retryafter.Limit)
 	if t.Reset > 0 && !denied {
 		l.classify(t)
 		l.longest = max(l.longest, t.Reset, t.Window)
-		if l.window && l.known && (!same || t.Remaining > l.remaining) && end.Sub(l.end) < l.longest/2 {
-			l.sliding = true
+		if l.window && l.known && now.After(l.end) && end.Sub(l.end) < l.longest/2-resetError {
+			l.window, l.sliding = false, true
+		}
+		if l.sliding {
+			l.rate, l.tight = l.capacity/l.longest.Seconds(), true
 		}
 	}
 
 	bucket := !l.window && l.rate > 0
-	if l.known && (bucket || l.window && same && !l.sliding) {
+	if l.known && (bucket || l.window && same) {
 		used := l.remaining - t.Remaining
 		if bucket {
 			used += l.rate * now.Sub(l.told).Seconds()
@@ -101,7 +111,7 @@ func (l *limit) classify(t retryafter.Limit) {
 	if t.Rate > 0 {
 		l.rate = t.Rate
 	}
-	if l.window || t.Rate > 0 && reset <= 1/t.Rate+resetError.Seconds() {
+	if l.window || l.sliding || t.Rate > 0 && reset <= 1/t.Rate+resetError.Seconds() {
 		return
 	}
 
@@ -123,12 +133,16 @@ func (l *limit) toldPace(now time.Time) float64 {
 	went := math.Pow(max(l.used/max(l.answers, 1), 1), equal)
 
 	switch left := l.end.Sub(now).Seconds(); {
-	case !l.known || l.sliding:
+	case !l.known:
 	case l.window && left > 0:
-		return (l.remaining/went + 1) / left // the last at the reset
+		return max((l.remaining-l.spare+1)/went, 1) / l.end.Sub(l.sent).Seconds()
 	case !l.window && l.rate > 0 && l.tight:
 		reserve := min(max(l.capacity/2, 1), maxReserve)
-		return l.rate * math.Exp((l.remaining-reserve)/reserve) / went
+		fill := (l.remaining - reserve) / reserve
+		if l.sliding {
+			fill = min(fill, 1)
+		}
+		return l.rate * math.Exp(fill) / went
 	}
 	return math.Inf(1)
 }

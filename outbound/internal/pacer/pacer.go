@@ -4,30 +4,34 @@
 // A response names limits: those of its fields, or else those that its route had before, or else the one
 // without a name, which routes without an answer have, too. The next request to the same route waits for each
 // of them, in order of arrival, until the wait that the server has told is over and an interval has passed since
-// the last request. The interval is that of the slower of two paces.
+// the last request. After a told wait it is a part of an interval, since all clients were told the same time.
+// The interval is that of the slower of two paces.
 //
 // The told pace comes from the fields. went is how many units all clients used for each answer that this one got,
 // so where clients are equal it is their number; each divides by went to the power of equal. A power of 1 would
 // keep the clients as they are. With less, a client that has little takes more, until all have the same.
 //
-//	fixed window     (remaining / went^equal + 1) / time until the reset
+//	fixed window     (remaining + 1) / went^equal / time from the last request to the reset, and one at the reset
 //	bucket           rate · exp((remaining - reserve) / reserve) / went^equal
 //
 // A bucket is a limit whose resets are those of a rate: (capacity - remaining) / rate. It is used freely until few
-// units remain; then its reserve keeps some, so that remaining can tell the clients what to do. Where what
-// remains rises before the reset, the window slides: then only its end is told.
+// units remain; then its reserve keeps some, so that remaining can tell the clients what to do. Where the next reset
+// comes before the next window could end, the window slides. It is paced as a bucket with its mean rate, but never
+// used freely: what leaves at once comes back at once. Of a fixed window, what remained when a request was denied is
+// not used again: a request may cost more.
 //
 // The learned pace comes from denials that the fields do not explain. From a denial to the next allowed request
-// the limit is closed: one request at a time asks, at growing intervals if nothing is told. When it opens, the
-// pace becomes what was allowed since the last time, divided by all of that time, but at most a cut below the pace
-// before and at least half of it. Then it grows, by what is the same for all clients that share the closed times:
+// the limit is closed: one request at a time asks, at growing intervals if nothing is told, and never faster than
+// the pace. When it opens, the pace becomes a cut less; or what was allowed since the last time, divided by all of
+// that time, if it was closed for longer than open, but at least half of the pace before. Then it grows, by what
+// is the same for all clients that share the closed times:
 //
-//	pace = pace at opening + (2^age - 1) · (1 / closed time, or a cut of the pace if that is less)
+//	pace = pace at opening + (2^age - 1) · (1 / closed time, or a cut of the pace if that is less) / steady
 //
-// age grows by 1 in the closed time or 30 seconds, or in 20 answers if these take longer and fewer than two
-// requests go in a closed time, as in a bucket. So a cut is soon made good, and a limit that was raised is found,
-// however large it is. A client that has been allowed fewer than a few requests since the first denial knows no
-// pace: what it guesses from them doubles faster.
+// age grows by 1 in the closed time, 30 seconds, or the time of few/2 requests, whichever is longest. From the age
+// steady on the pace doubles with each 1 more, so a limit that was raised is found, however large it is. A client
+// that has been allowed fewer than a few requests when it is first denied knows no pace: from one in the closed time
+// its guess doubles until the next denial.
 //
 // A failure is no denial: a 503, or no response. It holds all requests back as told, or one at a time asks, and
 // changes no pace. A response from a cache says nothing.
@@ -92,8 +96,8 @@ const (
 	maxReserve = 32.0                    // units: law 5, enough for thirty clients; with more, those of the story sleep longer at its begin
 	equal      = 0.7                     // law 5; with 1 no client would take over from another, with 0.5 thirty clients overrun a bucket
 	cut        = 0.1                     // law 3: the part of a pace that a denial takes; half of it is left unused on average
-	doubles    = 20.0                    // law 3: answers, and
-	doublesIn  = 30 * time.Second        // law 3: time in which growth doubles at the fastest; a younger Date is no old one
+	steady     = 3.0                     // law 3: closed times after which the pace doubles in each
+	doublesIn  = 30 * time.Second        // law 3: the shortest time for that
 	firstAsk   = 100 * time.Millisecond  // law 4
 	askGrowth  = 1.5                     // law 4: a third of a closed time may pass unseen
 	longestAsk = 10 * time.Minute        // law 4
@@ -150,7 +154,7 @@ func (p *Pacer) Cancel(id int64) {
 func (p *Pacer) sleep(now time.Time, route string, id int64) time.Duration {
 	at := latest(now, p.hold)
 	if p.failures.n > 0 {
-		at = latest(at, latest(p.sent, p.failures.at).Add(p.failures.interval(firstAsk)))
+		at = latest(at, latest(p.sent, p.failures.at).Add(p.failures.interval(0, 0)))
 	}
 	for _, l := range p.of(route) {
 		at = latest(at, l.due(now, id, p.Longest))
@@ -173,7 +177,7 @@ func (p *Pacer) send(now time.Time, route string) {
 	}
 	p.sent, p.flying = now, p.flying+1
 	for _, l := range p.of(route) {
-		l.sent, l.jitter = now, 1+jitter*(random()-0.5)
+		l.sent, l.jitter, l.spread = now, 1+jitter*(random()-0.5), random()
 	}
 }
 
@@ -240,7 +244,7 @@ func (p *Pacer) old(now time.Time, a retryafter.Answer) bool {
 	}
 
 	ahead := a.Date.Sub(now)
-	if p.stale++; ahead > p.ahead-doublesIn || p.ahead == 0 || p.stale > few {
+	if p.stale++; ahead > p.ahead-few*time.Second || p.ahead == 0 || p.stale > few {
 		p.stale, p.ahead = 0, ahead
 	}
 	return a.Old || p.stale > 0
@@ -310,6 +314,6 @@ func (q *asking) no(now, sent time.Time) {
 }
 
 // interval is the time until the next question.
-func (q *asking) interval(first time.Duration) time.Duration {
-	return time.Duration(min(float64(first)*math.Pow(askGrowth, float64(q.n-1)), float64(longestAsk)))
+func (q *asking) interval(first, most time.Duration) time.Duration {
+	return time.Duration(min(float64(max(first, firstAsk))*math.Pow(askGrowth, float64(q.n-1)), float64(max(most, longestAsk))))
 }
