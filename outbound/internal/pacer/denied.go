@@ -68,7 +68,7 @@ func (l *learned) open(now time.Time) {
 
 	switch measured := l.count / (run + closed); {
 	case l.pace == 0 && l.count < few:
-		l.pace, l.guess = 1/closed, true
+		l.pace, l.guess = 1.5/closed, true // with 1 it is slow where there is a limit for each second, with 2 it is denied at once
 	case l.pace == 0:
 		l.pace = measured
 	case l.guess || closed > run:

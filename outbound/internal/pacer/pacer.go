@@ -30,7 +30,7 @@
 //
 // age grows by 1 in the closed time, 30 seconds, or the time of few/2 requests, whichever is longest. From the age
 // steady on the pace doubles with each 1 more, so a limit that was raised is found, however large it is. A client
-// that has been allowed fewer than a few requests when it is first denied knows no pace: from one in the closed time
+// that has been allowed fewer than a few requests when it is first denied knows no pace: from 1.5 in the closed time
 // its guess doubles until the next denial.
 //
 // A failure is no denial: a 503, or no response. It holds all requests back as told, or one at a time asks, and
