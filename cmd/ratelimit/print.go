@@ -77,7 +77,7 @@ func printJSON(w io.Writer, v any) {
 	_ = e.Encode(v) // of types that have no errors; a writer that is gone gets nothing
 }
 
-// plain returns text of others without characters that control a terminal.
+// plain replaces characters that could control a terminal, as others may have written s.
 func plain(s string) string {
 	return strings.Map(func(c rune) rune {
 		if !strconv.IsPrint(c) {

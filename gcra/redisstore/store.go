@@ -2,7 +2,7 @@
 // processes. The limits also hold while Redis is away.
 //
 // While Redis answers, a script decides about an admission in one round trip, by the clock of Redis: it
-// makes all charges or none. Admissions that arrive while calls are under way go together in the next,
+// makes all charges or none; on a cluster a script does so for each subject, see [Store]. Admissions that arrive while calls are under way go together in the next,
 // so Redis does little for each. A denial that follows from an earlier answer takes no call. An
 // admission that may have been charged is not sent again: if a reply is lost, it has been charged once
 // or not at all.

@@ -139,9 +139,9 @@ func signs(r gcra.Result) gcra.Result {
 	return r
 }
 
-// near reports whether got equals want, where durations may be shorter by at most
-// slack, since time passes, and in a store that remembers also longer. A duration
-// that is not 0 in want must not be 0 in got.
+// near reports whether got equals want. A duration may be shorter by at most slack, since
+// time passes; in a store that remembers it may also be longer by at most slack. A
+// duration that is not 0 in want must not be 0 in got.
 func (b *Backend) near(got, want gcra.Result, slack time.Duration) bool {
 	longer := time.Duration(0)
 	if b.Remembers {

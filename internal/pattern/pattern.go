@@ -87,7 +87,7 @@ func Parse(s string) (*Pattern, error) {
 const wantPattern = `want a pattern such as "POST /login"`
 
 // check registers the pattern in a ServeMux, which panics on mistakes, and returns the cause. It
-// drops the rest of the message: pattern and offset there are not those that the user wrote.
+// drops the rest of the message, whose pattern and offset differ from what the user wrote.
 func check(s string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

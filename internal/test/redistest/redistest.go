@@ -66,8 +66,7 @@ func Any(t testing.TB) *redis.Client {
 }
 
 // AnyStill is [Any], but the clock of an embedded Redis stands still at a millisecond.
-// [ExpireTime] is exact there: a TTL that was set remains what is left until the expiry, in
-// whole milliseconds.
+// [ExpireTime] is exact there: a TTL stays as it was set, in whole milliseconds.
 func AnyStill(t testing.TB) *redis.Client {
 	t.Helper()
 	if available() || required() {

@@ -18,8 +18,8 @@ import (
 //  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first. If n is above 1, it is not before
 //     patience has passed since known at the first grant, or since that grant if it is later; and since each reply to a report.
 //  4. sent is the front of level that is being reported: 0 <= sent <= level. Each repetition of the report has its id. Without
-//     a report sent is 0 and id is "". If Redis has charged a report and its reply is lost, all of it counts as reported, also
-//     what drains until a repetition has its reply.
+//     a report sent is 0 and id is "". If Redis has charged a report whose reply is lost, all of the
+//     report counts as reported. That includes what drains before a repetition is answered.
 //  5. A refund takes the end of level, and no more than level-sent: what is being reported stays charged.
 //  6. known is the TAT of the last answer of Redis or, before the first, of the local store. A reset brings it down to now.
 //  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and,
