@@ -92,7 +92,7 @@ func TestAskCounts(t *testing.T) {
 	}
 }
 
-// The figures of README.md are those of RESULTS.md.
+// README.md and RESULTS.md have the same figures.
 func TestQuoted(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -40,7 +40,7 @@ func BenchmarkLone(b *testing.B) {
 	lone(b, slidingLog, fit, storeCaller(newLog(fit, 0), window)())
 }
 
-// lone reports the median of a check, that of the script, and their ratio.
+// lone reports the medians of a check and of the script, and their ratio.
 func lone(b *testing.B, name string, client *redis.Client, check check) {
 	ctx, list := context.Background(), subjects(1000)
 	calls := []func(string) error{

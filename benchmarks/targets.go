@@ -181,7 +181,7 @@ func (v figure) text(suffix string) string {
 	return strings.TrimSpace(text + " " + v.of)
 }
 
-// figures are those of all benchmarks.
+// figures are what all benchmarks have measured.
 type figures struct {
 	all     map[[2]string]figure // by benchmark and unit
 	missing []string

@@ -29,7 +29,7 @@ type MemoryConfig struct {
 	Now func() time.Time
 }
 
-// NewMemory returns an empty Memory, without a MemoryConfig one of the zero MemoryConfig.
+// NewMemory returns an empty Memory; without an argument it has the zero MemoryConfig.
 // Give it at most one; of several the last counts.
 func NewMemory(cfg ...MemoryConfig) *Memory {
 	var c MemoryConfig

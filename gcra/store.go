@@ -51,8 +51,8 @@ type LocalStore interface {
 	Store
 
 	// Local returns a store in this process, not nil, for the time in which the
-	// server does not answer. Charges are those that the server would get. Of a
-	// limit the store grants one server's share, where instances is the number of
+	// server does not answer. Its Take gets the charges that the server would get. It
+	// grants one server's share of a limit, where instances is the number of
 	// servers that share the limit; 0 means as many as the store has counted.
 	Local(instances int) Store
 }
@@ -139,7 +139,7 @@ func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 
 // Peek returns the state of the charge's bucket and takes nothing: Remaining units are
 // left, and all of them will be after ResetAfter. An unknown subject has a full bucket.
-// Limit, MaxDelay and MaxDebt must be those that the bucket is charged by. Peek leaves out
+// Limit, MaxDelay and MaxDebt must be as when the bucket is charged. Peek leaves out
 // what a server has granted alone (see [LocalStore]) and not charged yet, and the bucket
 // that keys of a full [Memory] share.
 func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
@@ -147,8 +147,8 @@ func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 	return Take(ctx, s, c)
 }
 
-// Reset fills the charge's bucket, also one in debt. The limit must be the one that the
-// bucket is charged by; Cost and Period do not matter. What a server has granted alone (see
+// Reset fills the charge's bucket, also one in debt. The limit must be as when the
+// bucket is charged; Cost and Period do not matter. What a server has granted alone (see
 // [LocalStore]) and not charged yet still counts, and so does the bucket that keys of a full
 // [Memory] share. After an error Reset may be called again.
 //

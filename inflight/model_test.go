@@ -61,7 +61,7 @@ func TestSlotsModel(t *testing.T) {
 				}
 			}
 			for _, l := range w.servers {
-				if n := l.keys.Load(); n > 1 { // that of servers
+				if n := l.keys.Load(); n > 1 { // one is the servers'
 					fault = fmt.Sprintf("all is over, and a server knows %d keys", n)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// simRedis runs write.lua itself in a Redis of maps, whose clock is that of the bubble and an offset.
+// simRedis runs write.lua itself in a Redis of maps, whose clock is the bubble's and an offset.
 type simRedis struct {
 	t      testing.TB
 	mu     sync.Mutex
@@ -42,7 +42,7 @@ func newSimRedis(t testing.TB) *simRedis {
 	return s
 }
 
-// old is the reply to a write whose number is not larger than that of the field.
+// old is the reply to a write whose number is not larger than the field's.
 const old = "OLD"
 
 // now is the time by the clock of Redis.

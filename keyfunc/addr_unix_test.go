@@ -15,7 +15,7 @@ import (
 // On a Unix socket a client can give its end any name. It must not choose its key, nor
 // become a trusted proxy.
 func TestUnixSocketClientChoosesNoKey(t *testing.T) {
-	t.Chdir(t.TempDir()) // the name is that of a file
+	t.Chdir(t.TempDir()) // the name is a file's
 	l, err := net.Listen("unix", "server")
 	if err != nil {
 		t.Skip("no Unix sockets: ", err)

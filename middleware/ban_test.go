@@ -39,7 +39,7 @@ func TestLongWaits(t *testing.T) {
 	}
 }
 
-// The body of a banned client says so, and until when; its other members are those of other denials.
+// The body of a banned client says so, and until when; its other members are as in other denials.
 func TestBanIsSaid(t *testing.T) {
 	until := time.Now().Add(time.Hour).Truncate(time.Second)
 	longer := until.Add(time.Hour)
@@ -75,7 +75,7 @@ func TestBanIsSaid(t *testing.T) {
 	}
 }
 
-// The fields of a banned key have the window of its quota, as those of other keys.
+// The fields of a banned key have the window of its quota, as other keys' fields.
 func TestBanOfAQuota(t *testing.T) {
 	p := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.Quota(5, gcra.Yearly)}
 	a, _ := allow(limiter(t, middleware.Config{Store: gcra.NewMemory()}, p), get("/"))

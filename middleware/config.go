@@ -289,7 +289,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 	}
 
 	ps := &policies{limiter: l}
-	// A name that is missing is a mistake of its own, and not that of two policies.
+	// A name that is missing is a mistake of its own, and does not count as a name of two policies.
 	seen := map[string]bool{}
 	for i := range list {
 		p := &policy{Policy: list[i], limiter: l}

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Config.Override wins over that of the policy, stays after a Reload, and ends.
+// Config.Override wins over the policy's, stays after a Reload, and ends.
 func TestConfigOverride(t *testing.T) {
 	shared := map[string]middleware.Override{
 		"p k":     {Limit: gcra.PerHour(7)},

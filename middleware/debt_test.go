@@ -9,8 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// A settlement after a Reload does not erase the debt of the larger limit, nor that of the
-// request before it.
+// A settlement after a Reload does not erase the debt of the larger limit, nor the debt of
+// the request before it.
 func TestSettleAcrossReload(t *testing.T) {
 	store, _ := newStore()
 	large := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(1000), MaxDebt: 5000}
@@ -55,7 +55,7 @@ func TestMaxDebtIsChecked(t *testing.T) {
 		}
 	}
 
-	// That of a request's own limit is checked when it comes.
+	// The MaxDebt of a request's own limit is checked when it comes.
 	l := limiter(t, middleware.Config{Store: memory, Logger: unread}, middleware.Policy{
 		Name: "own", Key: key("k"), MaxDebt: 366, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerDay(1) }, OnFailure: middleware.FailClosed})
 	if d := l.Decide(get("/")); d.Allowed || d.Err == nil || !strings.Contains(d.Err.Error(), "MaxDebt is 366") {

@@ -24,7 +24,7 @@ func TestDecision(t *testing.T) {
 		retry    time.Duration
 		delay    time.Duration
 	}{
-		// The wait is that of the policy that denies longest.
+		// The policy that denies longest says the wait.
 		{"longest", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute}, {Name: "h", Key: key("k"), Limit: hour}},
 			2, false, 429, time.Hour, 0},
 		// No wait helps a cost above the burst, whatever the other policies say.

@@ -94,7 +94,7 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 //		used := p.Limit.Capacity() - p.Remaining // ResetAfter says when nothing is used
 //	}
 //
-// Policies apply as in Decide: those with Routes only if r has such a route. Shadow
+// Policies apply as in Decide: a policy with Routes only if r has such a route. Shadow
 // policies are among the Results, with Shadow set. Keys of an adapter's KeyFrom need the
 // framework's context: outside the limiter pass WithFramework(c.Request, c.Request.Pattern, c)
 // of package adapter with gin's c, and with echo's likewise c.Request(). Peek calls no Cost and no observer,

@@ -90,7 +90,7 @@ func atOnce(all ...func()) {
 // million is a limit that allows all requests of a test.
 var million = gcra.PerSecond(1_000_000)
 
-// meeting is a context of two goroutines: the first look-up of each waits for that of the other.
+// meeting is a context of two goroutines: the first look-up of each waits for the other's.
 type meeting struct {
 	context.Context
 	arrived *atomic.Int32

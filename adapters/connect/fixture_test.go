@@ -68,7 +68,7 @@ func transports() []transport {
 	return []transport{http1, h2c}
 }
 
-// protocols are those of Connect's clients.
+// protocols are what Connect's clients speak.
 var protocols = map[string][]connect.ClientOption{
 	"Connect":  nil,
 	"gRPC":     {connect.WithGRPC()},
@@ -99,8 +99,8 @@ func (s site) with(options ...connect.ClientOption) site {
 	return s
 }
 
-// answer is what a client gets: the headers and trailers together, as those of an
-// error are.
+// answer is what a client gets: the headers and trailers together, as an error
+// has them.
 type answer struct {
 	err  *connect.Error
 	code connect.Code // 0 if there is no error

@@ -127,7 +127,7 @@ func converse(ctx context.Context, conn *grpc.ClientConn) (a answer) {
 	if !errors.Is(err, io.EOF) {
 		a.Status = status.Convert(err)
 	}
-	a.header, _ = stream.Header() // without one the error is that of the stream
+	a.header, _ = stream.Header() // without one the error is the stream's
 	a.trailer = stream.Trailer()
 	return a
 }

@@ -118,7 +118,7 @@ func Example_expensiveRoute() {
 	mux.HandleFunc("GET /hello", hello)
 	mux.HandleFunc("GET /export", func(w http.ResponseWriter, r *http.Request) {
 		if err := export(r); err != nil {
-			if r.Context().Err() == nil { // our fault, and not that of a client that has hung up
+			if r.Context().Err() == nil { // our fault, not a client's that has hung up
 				_ = ratelimit.FromContext(r.Context()).Refund(r.Context(), "client")
 			}
 			http.Error(w, "sorry", http.StatusInternalServerError)

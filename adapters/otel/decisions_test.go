@@ -193,7 +193,7 @@ func TestQuotaNearEnd(t *testing.T) {
 	check("while the store is down", 3)
 }
 
-// The overrides in force are those of the moment of the collection.
+// A collection finds the overrides that are in force at its moment.
 func TestOverrides(t *testing.T) {
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))

@@ -117,7 +117,7 @@ func read(t testing.TB, reader metric.Reader, name string) map[string]float64 {
 	return nil
 }
 
-// counts returns the counts of policies as lines "policy outcome 2", sorted, and those of
+// counts returns the counts of policies as lines "policy outcome 2", sorted, and the counts of
 // requests as "outcome 2".
 func counts(t testing.TB, reader metric.Reader) (policies, requests string) {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/inflight"
 )
 
-// What is held is that of the moment of the collection, by the name of the limit.
+// A collection finds what is held at its moment, by the name of the limit.
 func TestInFlight(t *testing.T) {
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))

@@ -65,7 +65,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// commands are those of the page and of the help.
+// commands returns the commands of the page and of the help.
 func commands(t *testing.T) (all []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/operators.md")

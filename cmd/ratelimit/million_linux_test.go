@@ -17,8 +17,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
-// A million keys take 50 MB, and no command reads many of them. The time of top is logged, that of
-// its commands in Redis, and that of checks by a limiter on the same Redis, meanwhile and while it is stopped.
+// A million keys take 50 MB, and no command reads many of them. Logged are the times of top, of
+// its commands in Redis, and of checks by a limiter on the same Redis, meanwhile and while it is stopped.
 func TestTopOfAMillionKeys(t *testing.T) {
 	if os.Getenv("RATELIMIT_LONG") == "" {
 		t.Skip("takes a minute; RATELIMIT_LONG=1 runs it")

@@ -64,7 +64,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("the third GET /usage in a second: got %d; want 429", got)
 	}
 
-	// Anonymous requests use up no month: those of an office could lock its users out.
+	// Anonymous requests use up no month: an office's could lock its users out.
 	now = now.Add(time.Second)
 	if got := status(t, server, "/hello", ""); got != http.StatusOK {
 		t.Errorf("without a token: got %d; want 200", got)

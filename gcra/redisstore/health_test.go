@@ -167,7 +167,7 @@ func TestProblemsAreLogged(t *testing.T) {
 	}
 }
 
-// A client of ClientOptions is as quiet as that of Open, and dials by what was changed afterwards.
+// A client of ClientOptions is as quiet as Open's, and dials by what was changed afterwards.
 func TestClientOfClientOptions(t *testing.T) {
 	overTLS := redistest.StartTLS(t, redistest.NewCertificates(t))
 	client := &clientLog{hosts: []string{"127.0.0.1"}}

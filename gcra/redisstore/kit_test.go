@@ -160,7 +160,7 @@ func breakerOpens(t testing.TB, r *redisstore.Store) {
 }
 
 // scriptHook is called before the client sends EVAL, EVALSHA or SCRIPT. Its error
-// becomes that of the command.
+// becomes the command's.
 type scriptHook func(cmd redis.Cmder) error
 
 func (h scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }

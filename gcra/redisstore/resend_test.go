@@ -18,7 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// An answerHook is called with the keys of each command that has been answered. Its error becomes that of the command.
+// An answerHook is called with the keys of each command that has been answered. Its error becomes the command's.
 type answerHook func(keys string) error
 
 func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -165,7 +165,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// The zero Config is that of one's first program: the prefix rl:, calls that end after 50 ms, and denials that are cached.
+// The zero Config is what a first program has: the prefix rl:, calls that end after 50 ms, and denials that are cached.
 // With a negative DenialTTL Redis makes every denial.
 func TestZeroConfig(t *testing.T) {
 	server := redistest.Start(t)

@@ -123,7 +123,7 @@ func (p periods) base(now, tat, top int64) (base int64, begun, ok bool) {
 func (c call) model(now int64, tats map[string]int64) []int64 {
 	const unfit, started = -1 << 52, 1 << 50
 	reply := make([]int64, 0, len(c.ops))
-	bases := make(map[string]int64) // the one of a key's first op is that of all
+	bases := make(map[string]int64) // a key's first op has the base of all
 	starts := make(map[string]int64)
 	server := now
 	first, admitted, here := 0, true, true

@@ -41,7 +41,7 @@ func anyCall(now int64) *rapid.Generator[call] {
 	})
 }
 
-// anyParams draws params and, for a bucket with room for debt, also those of a late charge.
+// anyParams draws params and, for a bucket with room for debt, also params of a late charge.
 func anyParams(t *rapid.T) (all []params) {
 	unit := rapid.SampledFrom([]int64{10, 1000, 3_333_333, 1e7, 3 * 864e9, 366 * 864e9}).Draw(t, "T")
 	capacity := unit * rapid.Int64Range(1, max(1, min(20, 366*864e9/unit))).Draw(t, "B")
@@ -113,7 +113,7 @@ func anyOps(t *rapid.T, c call, quotas bool) (ops []op) {
 	return ops
 }
 
-// Replies and values of take.lua are those of the model, for any batch and any
+// Replies and values of take.lua equal the model's, for any batch and any
 // earlier values.
 func TestScriptIsTheModel(t *testing.T) {
 	for _, tt := range anyAndEmbedded {

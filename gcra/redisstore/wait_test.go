@@ -22,7 +22,7 @@ import (
 )
 
 // partnerURL makes this test binary a process whose goroutines call a partner in turns.
-// The value is the URL of Redis, that of the partner and the time between two calls.
+// The value is the URL of Redis, the partner's and the time between two calls.
 const partnerURL = "REDISSTORE_TEST_PARTNER_URL"
 
 // A test has so many processes, each with so many goroutines.
@@ -156,7 +156,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 		}
 
 		// On a busy machine some wake up too late for their turn and wait again. Without an order the first second call
-		// would come after those of some 16.
+		// would come after the calls of some 16.
 		if n := seen[c.caller]; n == 1 && len(seen) < all*3/4 {
 			t.Errorf("call %d: second call of %s after the first of only %d of %d", k, c.caller, len(seen), all)
 		}

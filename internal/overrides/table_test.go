@@ -57,7 +57,7 @@ func TestTableAgainstAList(t *testing.T) {
 	}
 }
 
-// The look-up beside that of a map, with as many entries as there may be.
+// The look-up beside a map's, with as many entries as there may be.
 func BenchmarkFind(b *testing.B) {
 	addr := func(i int) string { return fmt.Sprintf("ip:198.%d.%d.7", 18+i/250, i%250) }
 	keys, nets := new(overrides.Table), new(overrides.Table)

@@ -98,7 +98,7 @@ func TestParseNeverMatches(t *testing.T) {
 	}
 }
 
-// No method in use counts as a typo: those of the IANA registry, with QUERY of RFC 10008, and others
+// No method in use counts as a typo: the IANA registry's, with QUERY of RFC 10008, and others
 // of caches and devices.
 func TestParseMethods(t *testing.T) {
 	for method := range strings.FieldsSeq(`

@@ -27,7 +27,7 @@ func (serverError) RedisError() {}
 
 var _ redis.Error = serverError("")
 
-// The errors are those of real servers: of Redis 7.0, if the comment names no version.
+// The errors are real servers': Redis 7.0's, if the comment names no version.
 func TestDiagnose(t *testing.T) {
 	const place = " script: ba09a7d3e35dce50934a741530b469ce76db8b05, on @user_script:57."
 	dial := func(err error) error {

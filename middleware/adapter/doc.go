@@ -15,7 +15,7 @@
 //		}
 //	}
 //
-// The route is the one that will serve the request, method first, in the syntax of a ServeMux: "GET
+// The pattern is the route that will serve the request, method first, in the syntax of a ServeMux: "GET
 // /users/{id}" for a template "/users/:id", "GET /files/{path...}" for "/files/*". The number of routes
 // must be bounded: leave out a method that a client can invent, and never pass a path. If the framework
 // finds the route after the limiter, ask its router, or pass "": policies then go by the path. The

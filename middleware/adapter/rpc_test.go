@@ -70,7 +70,7 @@ func TestNewRPC(t *testing.T) {
 // wantCall is what an error says after a route that matches no call.
 const wantCall = `", which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`
 
-// All mistakes are reported at once, with those of New.
+// All mistakes are reported at once, with New's.
 func TestNewRPCMistakes(t *testing.T) {
 	_, err := adapter.NewRPC(middleware.Config{BanStatus: http.StatusForbidden, Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}},
 		middleware.Policy{Name: "calls", Key: keyfunc.RemoteAddr, Routes: []string{"pkg.Service/Method", "pkg"}})

@@ -128,7 +128,7 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 		}
 
 		others := i.otherKinds(p.Name, subject)
-		// The first row of a policy spans those of its other limits.
+		// The first row of a policy spans the rows of its other limits.
 		rows := len(limits)
 		for _, l := range limits {
 			peek := []gcra.Charge{p.Charge(subject, l)}

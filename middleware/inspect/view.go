@@ -37,7 +37,7 @@ type policy struct {
 	Name      string   `json:"name"`
 	InForce   bool     `json:"in_force"` // false if a reload has removed it
 	Limit     string   `json:"limit,omitempty"`
-	LimitFor  bool     `json:"limit_for"` // Limits are those that it returned lately
+	LimitFor  bool     `json:"limit_for"` // it returned Limits lately
 	Limits    []string `json:"limits,omitempty"`
 	Kinds     []string `json:"kinds"` // of the keys that it counted lately, such as "ip" or "ip and route"
 	Overrides bool     `json:"overrides"`

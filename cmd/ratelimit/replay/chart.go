@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The colours of requests are the inspector's; those of policies are of Okabe and Ito, and a grey.
+// Requests have the inspector's colours; policies have Okabe and Ito's, and a grey.
 var (
 	inkRequests = color.RGBA{R: 0x4c, G: 0x86, B: 0xcf, A: 0xff}
 	inkDenied   = color.RGBA{R: 0xc9, G: 0x2a, B: 0x2a, A: 0xff}

@@ -57,7 +57,7 @@ func testWrite(t *testing.T, top string) {
 	}
 }
 
-// Lines of an Application Load Balancer are those of AWS' documentation, with other addresses.
+// AWS' documentation has these lines of an Application Load Balancer, with other addresses.
 func TestParseALB(t *testing.T) {
 	const rest = ` "curl/7.46.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 arn:aws:elasticloadbalancing:us-east-2:123456789012:targetgroup/my-targets/73e2d6bc24d8a067 "Root=1-58337281-1d84f3d73c47ec4e58577259" "www.example.com" "arn:aws:acm:us-east-2:123456789012:certificate/12345678-1234-1234-1234-123456789012" 1 2018-07-02T22:22:48.364000Z "authenticate,forward" "-" "-" "10.0.0.1:80" "200" "-" "-" TID_123456`
 	for line, want := range map[string]string{

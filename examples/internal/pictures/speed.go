@@ -89,7 +89,7 @@ func medians(page, unit string) ([]float64, error) {
 	return all, nil
 }
 
-// theme is the colours of a picture, those of the inspector.
+// theme is the colours of a picture, as in the inspector.
 type theme struct{ name, ink, soft, ours, theirs string }
 
 var themes = []theme{

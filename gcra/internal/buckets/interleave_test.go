@@ -16,7 +16,7 @@ import (
 
 // The test here runs a few goroutines in every order of their synchronising
 // operations with at most maxPreemptions preemptions, and compares the outcome
-// with those of all sequential orders: charges are linearizable. (Musuvathi and
+// with all sequential orders': charges are linearizable. (Musuvathi and
 // Qadeer, PLDI 2007, on bounding preemptions; two found all of their bugs.)
 
 // maxPreemptions is 3 where minutes do not matter.
@@ -167,7 +167,7 @@ var scenarios = []scenario{
 		[][]action{{takes(1, a)}, {takes(1, b), takes(-1, b), clockAt(90), takes(-3, b), takes(1, b)}},
 	},
 	{
-		// The entry of a becomes a tombstone, and then that of b. The other key
+		// The entry of a becomes a tombstone, and then b's. The other key
 		// is denied, so its entry has no debt and makes room again.
 		"the same in a full table whose slots are reclaimed", 1,
 		[]action{clockAt(90), takes(1, a), clockAt(200)},
@@ -175,7 +175,7 @@ var scenarios = []scenario{
 	},
 	{
 		// A bucket that is full just now keeps its slot: after a refund the TAT
-		// of the next key would be what that of a was.
+		// of the next key would be what a's was.
 		"a TAT that is now", 1,
 		[]action{takes(1, a), clockAt(10)},
 		[][]action{{takes(1, a)}, {takes(1, b), takes(-1, b)}},

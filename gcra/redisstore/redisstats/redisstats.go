@@ -8,7 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// A Store is a [gcra.Store] with statistics, as the one of package redisstore is.
+// A Store is a [gcra.Store] with statistics, such as package redisstore's.
 type Store interface {
 	gcra.Store
 

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
-// nodeTimeout is that of the cluster.
+// nodeTimeout is the cluster's.
 const nodeTimeout = time.Second
 
 // onCluster is a store opened by the addresses of all nodes.

@@ -92,7 +92,7 @@ func clusterClient(options *redis.ClusterOptions) *redis.ClusterClient {
 	}
 
 	cluster := redis.NewClusterClient(options)
-	cluster.OnNewNode(func(client *redis.Client) { // runs after those of NewClusterClient
+	cluster.OnNewNode(func(client *redis.Client) { // runs after NewClusterClient's
 		if isReady, ok := ready.LoadAndDelete(client); ok {
 			close(isReady.(chan struct{}))
 		}

@@ -92,7 +92,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 }
 
 // Peek runs no command that writes, whatever it finds: full, empty and indebted buckets,
-// damaged ones and those of a clock that was ahead, which a charge would heal.
+// damaged ones and values of a clock that was ahead, which a charge would heal.
 func TestFault42PeekWritesNothing(t *testing.T) {
 	apart(t, "Peek at full, empty, indebted and damaged buckets")
 	server := redistest.Start(t)

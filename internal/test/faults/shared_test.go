@@ -137,7 +137,7 @@ func slotsOf(node *redistest.Server) ([]redis.ClusterSlot, error) {
 	return cmd.Result()
 }
 
-// shards are those of the cluster in the order of their slots.
+// shards returns the cluster's shards in the order of their slots.
 func shards(t testing.TB, c *redistest.Cluster) []shard {
 	t.Helper()
 	var all []shard

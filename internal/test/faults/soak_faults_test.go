@@ -28,7 +28,7 @@ type soakRedis struct {
 	sentinel *redistest.Sentinel
 }
 
-// faults are those of a round.
+// faults returns the faults of a round.
 func (s *soakRedis) faults(c *client) []soakFault {
 	link := func(name string, begin func()) soakFault {
 		return soakFault{name: name, store: "single", within: probing, inject: func(d time.Duration) string {

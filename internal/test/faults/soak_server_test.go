@@ -207,7 +207,7 @@ type footprint struct {
 	Goroutines, Files int
 }
 
-// ownFootprint is that of this process. Where there is no /proc, RSS and Files are 0.
+// ownFootprint returns the footprint of this process. Where there is no /proc, RSS and Files are 0.
 func ownFootprint() (f footprint, err error) {
 	debug.FreeOSMemory() // with a garbage collection
 	var m runtime.MemStats

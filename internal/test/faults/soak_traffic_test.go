@@ -236,7 +236,7 @@ func (c *client) count(q soakRequest, resp *http.Response, begin, end time.Durat
 	}
 }
 
-// bucket is that of a key; the caller holds c.mu.
+// bucket returns the bucket of a key; the caller holds c.mu.
 func (c *client) bucket(id bucketID) *bucket {
 	b := c.buckets[id]
 	if b == nil {

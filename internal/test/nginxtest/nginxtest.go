@@ -37,7 +37,7 @@ func Missing(t testing.TB, program string) {
 }
 
 // Start runs nginx until the test ends, and returns a client whose requests all
-// go to it, whatever their host. Directives are those of the http block and of
+// go to it, whatever their host. The directives go into the http block and into
 // its one server. If there is no nginx on the PATH, see [Missing].
 func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 	t.Helper()

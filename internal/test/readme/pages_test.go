@@ -1,5 +1,5 @@
 // Package readme checks what README.md, docs and the other pages show: Go
-// blocks compile, commands run, responses and outputs are those of the code,
+// blocks compile, commands run, responses and outputs are the code's,
 // links lead somewhere.
 package readme
 

@@ -191,7 +191,7 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Options are those of [Cluster.Client]: go-redis's defaults, with maintenance
+// Options returns the options of [Cluster.Client]: go-redis's defaults, with maintenance
 // notifications off. Change them for a client of your own.
 func (c *Cluster) Options() *redis.ClusterOptions {
 	node := c.Nodes[0].Options()

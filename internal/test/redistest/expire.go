@@ -9,8 +9,8 @@ import (
 )
 
 // ExpireTime is the time at which a key expires, since 1970 in whole milliseconds: 0
-// if it never expires, and [redis.Nil] if there is no such key. It is that of
-// PEXPIRETIME, on Redis before 7.0 too, which does not have that command. Of an embedded
+// if it never expires, and [redis.Nil] if there is no such key. It is what
+// PEXPIRETIME returns, on Redis before 7.0 too, which does not have that command. Of an embedded
 // Redis it is exact only while its clock stands still, see [AnyStill].
 func ExpireTime(ctx context.Context, c redis.Cmdable, key string) (time.Duration, error) {
 	for range 1000 {

@@ -233,7 +233,7 @@ func (s *Sentinel) Replicas() []*Server {
 	return slices.DeleteFunc(slices.Clone(s.Servers), func(o *Server) bool { return o == master })
 }
 
-// Options are those of [Sentinel.Client]: go-redis's defaults, with which
+// Options returns the options of [Sentinel.Client]: go-redis's defaults, with which
 // a failover client has maintenance notifications off. Change them for
 // a client of your own.
 func (s *Sentinel) Options() *redis.FailoverOptions {

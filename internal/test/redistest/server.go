@@ -59,7 +59,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// options are those of a kind of server.
+// options are what a kind of server needs.
 type options struct {
 	args     []string
 	bus      bool                  // it needs the port of the cluster bus, too
@@ -311,7 +311,7 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Options are those of [Server.Client]: go-redis's defaults, with maintenance
+// Options returns the options of [Server.Client]: go-redis's defaults, with maintenance
 // notifications off. Change them for a client of your own.
 func (s *Server) Options() *redis.Options {
 	o := &redis.Options{Addr: s.Addr, Password: s.password, MaintNotificationsConfig: noMaintenance()}

@@ -9,7 +9,7 @@ import (
 )
 
 // Service is an endpoint with the rules of a managed Redis service or of a proxy, in front of
-// real servers. The rules that its constructor names are those of the vendor's page; everything
+// real servers. The vendor's page has the rules that its constructor names; everything
 // else is as on Redis. So it shows what these rules do to a client, and not that a client works
 // on the service.
 type Service struct {

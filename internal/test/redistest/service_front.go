@@ -108,7 +108,7 @@ type upstream struct {
 	out  *bufio.Writer
 }
 
-// due is a reply that the client waits for: that of a server, or a text.
+// due is a reply that the client waits for: a server's, or a text.
 type due struct {
 	from *upstream // nil for a text
 	text string

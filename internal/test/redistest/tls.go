@@ -29,7 +29,7 @@ type Certificates struct {
 
 	authority *x509.Certificate
 	signer    *ecdsa.PrivateKey // its key
-	key       *ecdsa.PrivateKey // that of the certificate
+	key       *ecdsa.PrivateKey // the certificate's
 }
 
 // NewCertificates makes an authority and a certificate.

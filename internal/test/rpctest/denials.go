@@ -116,7 +116,7 @@ func handlerFails(t *testing.T, serve serve, procedure string) {
 	}
 }
 
-// stacked tests that two limiters write one set of fields, that of the tighter one.
+// stacked tests that two limiters write one set of fields, the tighter one's.
 func stacked(t *testing.T, serve serve, procedure string) {
 	t.Helper()
 	store := doubles.NewStore()

@@ -22,8 +22,8 @@ type Adapter struct {
 	// Procedures are of one service: "/package.Service/Method". The first is unary, the others are streams.
 	Procedures []string
 
-	// Serve starts a server with the handler behind interceptors: one that calls [Authenticate] for unary
-	// calls, and those of the limiters, the outermost first.
+	// Serve starts a server with the handler behind interceptors: [Authenticate] for unary
+	// calls, and the limiters', the outermost first.
 	Serve func(t testing.TB, h Handler, limits ...*middleware.Limiter) Call
 
 	// Intercept passes a unary call to the limiter's interceptor alone, and returns its code.
@@ -53,7 +53,7 @@ type Answer struct {
 	Details []any       // messages of google.rpc
 }
 
-// The codes that limiters answer with, and that of a handler that fails.
+// The codes of limiters, and of a handler that fails.
 const (
 	ok                uint32 = 0
 	canceled          uint32 = 1
@@ -212,7 +212,7 @@ func routes(t *testing.T, a Adapter) {
 }
 
 // Panics tests that New and From of an adapter panic at a mistake, with what is wrong. path is
-// that of a call.
+// a call's.
 func Panics[I any](t *testing.T, path string, build func(middleware.Config, ...middleware.Policy) I, from func(*middleware.Limiter) I) {
 	t.Helper()
 	policy := middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1), Routes: []string{path[1:]}}

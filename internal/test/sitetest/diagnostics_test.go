@@ -70,7 +70,7 @@ func fixed(l gcra.Limit) func(*http.Request) gcra.Limit {
 	return func(*http.Request) gcra.Limit { return l }
 }
 
-// reports is a key function that reports a problem on each request, as those of
+// reports is a key function that reports a problem on each request, as functions of
 // keyfunc do.
 func reports(code diag.Code, key string) keyfunc.Func {
 	return func(r *http.Request) (string, error) {
@@ -351,7 +351,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 	}
 }
 
-// The routes of chi are known to its adapter, and not to that of net/http in Use.
+// The routes of chi are known to its adapter, and not to net/http's in Use.
 func TestDiagnosticsRouteInChi(t *testing.T) {
 	hello := func(http.ResponseWriter, *http.Request) {}
 	routes := func(r chi.Router) { r.Get("/a", hello); r.Get("/b", hello) }

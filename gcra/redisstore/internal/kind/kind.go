@@ -5,7 +5,7 @@
 // which is not tested: its answers to what is sent anyway show what it runs.
 package kind
 
-// The names of the kinds are those of package redisstats. A new one also needs a way (send/way.go), what the keys of one
+// Package redisstats names the kinds. A new one also needs a way (send/way.go), what the keys of one
 // call share (send/target.go), and a text in middleware/inspect/page.html.
 
 import (

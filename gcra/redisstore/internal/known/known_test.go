@@ -213,7 +213,7 @@ func TestCachedRetryAfterIsNotTooShort(t *testing.T) {
 	}
 }
 
-// A reply that arrives after that of a later refund is not learned.
+// A reply that arrives after a later refund's is not learned.
 func TestCacheIgnoresRepliesFromBeforeARefund(t *testing.T) {
 	w := newSimulation(time.Second)
 	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}

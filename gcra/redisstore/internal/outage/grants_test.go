@@ -125,7 +125,7 @@ func quota(units, now int64) *buckets.Charge {
 
 func name() string { return "key" }
 
-// The arithmetic is that of a queue of ticks, whatever the order of grants, refunds, reports, lost replies and answers.
+// The arithmetic is a queue's of ticks, whatever the order of grants, refunds, reports, lost replies and answers.
 func TestGrantsAreAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, q, top := new(Grants), &queue{now: 1000}, int64(1000)

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// Each test names the invariant of the bucket that it is about. Those of a queue are in grants_test.go, those of a refund in
-// refund_test.go.
+// Each test names the invariant of the bucket that it is about. grants_test.go has a queue's, refund_test.go a
+// refund's.
 
 func wantTicks(t *testing.T, what string, got, want int64) {
 	t.Helper()
@@ -113,7 +113,7 @@ func TestLostUnits(t *testing.T) {
 		wantTicks(t, "units lost after 3 of 5 have drained", g.Units().Lost, 2)
 	}
 
-	// A unit of 100 ticks counts as one, also when those of the limit have become shorter.
+	// A unit of 100 ticks counts as one, also when the limit's units have become shorter.
 	g = new(Grants)
 	long := charge(10, 1000)
 	long.Emission = 100

@@ -86,7 +86,7 @@ func (b *batcher) takePlace(now int64) bool {
 	if len(b.waiting) == 0 {
 		return false
 	}
-	// The deadline of one that was sent before may be earlier than those of the batches in flight, so it waits for none.
+	// A request that was sent before may have an earlier deadline than the batches in flight, so it waits for none.
 	first := b.waiting[0]
 	if !first.sentBefore() && (!b.pace.may(now, b.inFlight) || b.inFlight >= minWindow && !b.spare(first.node)) {
 		return false
@@ -152,8 +152,8 @@ func (b *batcher) sendInline() {
 	}
 }
 
-// fill moves waiting requests into the batch, which is new or over. Those whose time is up are answered with an error
-// instead, and those of several subjects are split if they would be sent by subject. It reports false if the batch stays
+// fill moves waiting requests into the batch, which is new or over. It answers a request whose time is up with
+// an error, and splits a request of several subjects that would be sent by subject. It reports false if the batch stays
 // empty, must wait or was late: then the sender has lost its place, and the batch is not its own any more.
 func (b *batcher) fill(batch *batch) bool {
 	if batch.late {

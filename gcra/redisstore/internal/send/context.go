@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A callContext is the context of a batch's call. Those of context.WithTimeout cost a lone caller 3 % of its time.
+// A callContext is the context of a batch's call. A context of context.WithTimeout would cost a lone caller 3 % of its time.
 //
 // It ends only for a client that bounds calls. Others go on with a dial and a handshake when the time is up, so that the
 // calls after this one have the connection. If the context ended, they would give up before the handshake, and where dial and

@@ -18,7 +18,7 @@ type Request struct {
 	Keys    []string         // of the charges
 	Refund  bool
 
-	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
+	node     *redis.Client // of several servers: the batcher's, or nil if it is not known
 	deadline int64         // by the sender's clock: the request is answered by then, if only with an error
 	at       int64         // the server's time, which says in which periods quotas are
 

@@ -113,7 +113,7 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 	}
 }
 
-// batcher returns the batcher for a request: that of its first key's server.
+// batcher returns the batcher of the server of the request's first key.
 func (s *Sender) batcher(q *Request) (b *batcher) {
 	b, q.node = s.server(q.Keys[0])
 	return b
@@ -146,8 +146,8 @@ func (s *Sender) newBatcher(server string, client *redis.Client) *batcher {
 	return &batcher{sender: s, Server: server, breaker: newBreaker(), pace: pace{window: minWindow, most: mostInFlight(client)}}
 }
 
-// clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise that of the store, which finds the
-// node of a cluster.
+// clientOf is the client for scripts of one subject: a ring's shard has one, otherwise it is the store's, which finds the node
+// of a cluster.
 func (s *Sender) clientOf(node *redis.Client) redis.UniversalClient {
 	if node != nil && s.ring != nil {
 		return node

@@ -93,7 +93,7 @@ func TestErrorFollowsTheBookkeeping(t *testing.T) {
 }
 
 // A request of two subjects waits while the server stalls, and is divided when its turn comes. Its parts keep
-// its deadline, and their turn comes before that of 1,400 younger requests.
+// its deadline, and their turn comes before 1,400 younger requests'.
 func TestPartsAreNotLate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Sender, calls *calls) {
 		calls.end = []time.Duration{17 * time.Second, 17400 * time.Millisecond}

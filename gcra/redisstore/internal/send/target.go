@@ -31,7 +31,7 @@ type Call struct {
 	Learn   func(reply []int64)
 }
 
-// Target is that of a key.
+// Target returns the Target of a key.
 func (s *Sender) Target(key string) Target {
 	b, node := s.server(key)
 	return Target{b, s.clientOf(node)}

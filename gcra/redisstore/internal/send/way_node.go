@@ -17,9 +17,8 @@ var severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 
 func (wayNode) shares(string) string { return "" }
 
-// notRun is true for the errors that prove that nothing was written: those with which Redis refuses a script, and those
-// of the script itself unless it says that it has written. Any other, such as that of a proxy that has lost the node,
-// may follow a charge.
+// notRun is true for the errors that prove that nothing was written: Redis refuses the script, or the script itself fails
+// and does not say that it has written. Any other error, such as a proxy's that has lost the node, may follow a charge.
 func (wayNode) notRun(s *script, err error) bool {
 	if s.form != severalSlots || !rediskit.IsReply(err) {
 		return false

@@ -155,8 +155,8 @@ type params struct{ inc, room, top, unit int64 }
 // TestHistory is a check of linearizability: several processes share a real
 // Redis that records every call of the script. The calls are replayed in that
 // order with the algorithm of package gcra's comment: each call finds the TATs that
-// the call before it left, and its reply and the values it leaves are those of the
-// algorithm. So all callers saw one limiter that takes one request after the other.
+// the call before it left, and its reply and the values it leaves are the
+// algorithm's. So all callers saw one limiter that takes one request after the other.
 // Then the promise itself: between any two allowed requests no more was allowed
 // than the burst and what the time between them adds.
 func TestHistory(t *testing.T) {
