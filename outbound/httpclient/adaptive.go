@@ -56,7 +56,7 @@ type Adaptive struct {
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and as Base of a Transport or Adaptive what is left of its MaxWait. A
-	// request that would have to wait longer fails, as a rule at once. A deadline of the
+	// request that would have to wait longer fails, usually at once. A deadline of the
 	// request's context counts too. A negative MaxWait is an error. A Transport as Base
 	// waits by its own MaxWait, from when it gets the request.
 	MaxWait time.Duration
@@ -73,7 +73,7 @@ type Adaptive struct {
 
 // RoundTrip implements http.RoundTripper. If the context ends while the request waits, it
 // returns the context's error; if the wait would exceed MaxWait or the context's deadline,
-// an error that wraps a [*turns.WaitError], as a rule at once.
+// an error that wraps a [*turns.WaitError], usually at once.
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, _, err := a.roundTrip(r, time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), nil)
 	return resp, err

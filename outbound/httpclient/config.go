@@ -37,7 +37,7 @@ type Config struct {
 
 	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn a little
 	// later); 0 means a minute. If the request would have to wait longer, RoundTrip returns,
-	// as a rule at once. A deadline of the request's context counts too.
+	// usually at once. A deadline of the request's context counts too.
 	MaxWait time.Duration
 
 	// Replay, if set, reports whether a denied request is safe to repeat although its

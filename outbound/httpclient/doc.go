@@ -10,7 +10,7 @@
 //	client := &http.Client{Transport: transport}
 //
 // A [Transport] is for limits that you know, here 25 requests in 5 seconds and 300 a minute:
-// Burst + Count is what a server with windows allows. Requests wait for their turns, as a rule in the
+// Burst + Count is what a server with windows allows. Requests wait for their turns, usually in the
 // order of arrival over all processes that share the store. A request that the server still denies, such as
 // with 429 and Retry-After, is sent again after that time, within MaxTries and MaxWait, if it is safe to
 // repeat.

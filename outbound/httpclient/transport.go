@@ -23,7 +23,7 @@ import (
 //
 // A request is charged to the policies by [turns.Wait], and sent when its turn has come.
 // If that would be after MaxWait, the policy's MaxDelay or the context's deadline,
-// RoundTrip returns an error that wraps a [*turns.WaitError], as a rule at once and with
+// RoundTrip returns an error that wraps a [*turns.WaitError], usually at once and with
 // nothing charged. If the context ends while a request waits, it is not sent; a turn that
 // it has reserved is lost. Each try takes a turn. A redirect that the http.Client follows
 // is a request of its own, with a new MaxWait.

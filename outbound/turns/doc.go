@@ -7,7 +7,7 @@
 //	err := partner.Do(ctx, call)
 //
 // [Wait] waits for a turn, and [Turns] keeps the store and the charges in one value. All processes
-// that share the store take turns, as a rule in the order in which callers ask. A server that limits
+// that share the store take turns, usually in the order in which callers ask. A server that limits
 // its clients does not need them.
 package turns
 

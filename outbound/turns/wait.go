@@ -15,7 +15,7 @@ import (
 // ErrWouldWait matches every [*WaitError] in errors.Is.
 var ErrWouldWait = errors.New("would have to wait too long")
 
-// WaitError is the error of [Turns] and [Wait] if the turn would come too late. As a rule
+// WaitError is the error of [Turns] and [Wait] if the turn would come too late. Usually
 // nothing was charged.
 type WaitError struct {
 	Subject, Policy string        // of the charge that is denied for longest
@@ -56,7 +56,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means 366 days
 // in both. The context's deadline bounds them too, less some time for the store's answer and
 // for other callers that are late. If the slot would come later, Wait returns a
-// [*WaitError], as a rule at once and with nothing charged. A turn may come later than its
+// [*WaitError], usually at once and with nothing charged. A turn may come later than its
 // slot if other callers are late or the state is lost. With an error of the store, too, the
 // turn has not come. A quota is an error.
 //
@@ -74,7 +74,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //
 // # Cost
 //
-// Without a queue a turn is as a rule one Take with two charges for each limit. In a queue it
+// Without a queue a turn is usually one Take with two charges for each limit. In a queue it
 // may be three Takes: a denial, the slot, and the charge when the slot comes.
 //
 // Store.Refund and [gcra.Reset] with the same charges do not give a turn back: they only
