@@ -11,7 +11,6 @@ package published
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,14 +85,13 @@ type Server struct {
 }
 
 // Read reads a value that anybody may have written, and whose length is bounded. What is not valid is
-// left out, and is in the error.
+// left out, and the last of it is in the error.
 func Read(value string, now time.Time) (servers []Server, limiters map[string][]Policy, err error) {
 	version, rest, _ := strings.Cut(value, "\n")
 	if value != "" && version != "1" {
 		return nil, nil, fmt.Errorf("what servers say has the format %.20q; want 1, or a newer ratelimit", version)
 	}
 
-	var errs []error
 	limiters = map[string][]Policy{}
 	for line := range strings.Lines(rest) {
 		kind, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -108,7 +106,7 @@ func Read(value string, now time.Time) (servers []Server, limiters map[string][]
 		case kind == "server" && wrongTime == nil && time.Unix(seconds, 0).Sub(now).Abs() <= Lasts:
 			servers = append(servers, Server{name, time.Unix(seconds, 0), strings.Split(hashes, ",")})
 		default:
-			errs = append(errs, fmt.Errorf("what servers say has a line that is not valid: %.60q", kind+" "+name))
+			err = fmt.Errorf("what servers say has a line that is not valid: %.60q", kind+" "+name)
 		}
 	}
 
@@ -119,7 +117,7 @@ func Read(value string, now time.Time) (servers []Server, limiters map[string][]
 			break
 		}
 	}
-	return servers, limiters, errors.Join(errs...)
+	return servers, limiters, err
 }
 
 // wrong reports whether no limiter has such a policy.
