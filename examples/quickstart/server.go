@@ -56,9 +56,10 @@ func authenticated(next http.Handler) http.Handler {
 }
 
 // fromThisMachine stands in for the sign-in of administrators that a real server
-// has. Behind a proxy on this machine every client would pass.
+// has. Behind a proxy on this machine every client would pass. A site may point its name at this machine,
+// so the name must be this machine's too.
 func fromThisMachine(r *http.Request) bool {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	name, _, _ := net.SplitHostPort(r.Host)
+	return net.ParseIP(host).IsLoopback() && (name == "localhost" || net.ParseIP(name).IsLoopback())
 }
