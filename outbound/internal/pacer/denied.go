@@ -68,7 +68,7 @@ func (l *learned) open(now time.Time) {
 
 	switch measured := l.count / (run + closed); {
 	case l.pace == 0 && l.count < few:
-		l.pace, l.guess = 1.5/closed, true // with 1 it is slow where there is a limit for each second, with 2 it is denied at once
+		l.pace, l.guess = 2.1/closed, true // with 1.5 a limit of 5 a second is found late, with 2.5 it is denied at once
 	case l.pace == 0:
 		l.pace = measured
 	case l.guess || closed > run:
@@ -92,7 +92,7 @@ func (l *learned) grow(since float64) {
 	if l.guess || l.age > steady {
 		l.pace = min(l.pace*more, 1e9)
 	} else {
-		l.pace += min(1/l.length, cut*l.base) / steady * math.Exp2(l.age) * (more - 1)
+		l.pace += min(1/l.length, cut*l.base) * math.Exp2(l.age) * (more - 1)
 	}
 	l.age += since / unit
 }

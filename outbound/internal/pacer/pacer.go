@@ -26,11 +26,11 @@
 // that time, if it was closed for longer than open, but at least half of the pace before. Then it grows, by what
 // is the same for all clients that share the closed times:
 //
-//	pace = pace at opening + (2^age - 1) · (1 / closed time, or a cut of the pace if that is less) / steady
+//	pace = pace at opening + (2^age - 1) · (1 / closed time, or a cut of the pace if that is less)
 //
 // age grows by 1 in the closed time, 30 seconds, or the time of few/2 requests, whichever is longest. From the age
 // steady on the pace doubles with each 1 more, so a limit that was raised is found, however large it is. A client
-// that has been allowed fewer than a few requests when it is first denied knows no pace: from 1.5 in the closed time
+// that has been allowed fewer than a few requests when it is first denied knows no pace: from 2.1 in the closed time
 // its guess doubles until the next denial.
 //
 // A failure is no denial: a 503, or no response. It holds all requests back as told, or one at a time asks, and
@@ -96,7 +96,7 @@ const (
 	maxReserve = 32.0                    // units: law 5, enough for thirty clients; with more, those of the story sleep longer at its begin
 	equal      = 0.7                     // law 5; with 1 no client would take over from another, with 0.5 thirty clients overrun a bucket
 	cut        = 0.1                     // law 3: the part of a pace that a denial takes; half of it is left unused on average
-	steady     = 3.0                     // law 3: closed times after which the pace doubles in each
+	steady     = 3.0                     // law 3: closed times after which the whole pace doubles in each
 	doublesIn  = 30 * time.Second        // law 3: the shortest time for that
 	firstAsk   = 100 * time.Millisecond  // law 4
 	askGrowth  = 1.5                     // law 4: a third of a closed time may pass unseen
