@@ -29,7 +29,7 @@ type fields struct {
 	rate      float64       // units a second, of a bucket; 0 if unknown
 	low, high float64       // the rate is between these if the limit is a bucket
 	window    bool          // it is none: a reset was not that of a bucket
-	sliding   bool          // nor was it that of a fixed window
+	sliding   bool          // nor did it fit a fixed window
 	end       time.Time     // of the window; zero if unknown
 	longest   time.Duration // the longest reset, or the told window
 	told      time.Time     // when

@@ -1,11 +1,11 @@
 // Package pacer paces the requests of one client by what the responses say of the server's limits. It is
 // the algorithm of httpclient.Adaptive, without network and clock. This comment is the whole of it.
 //
-// A response names limits: those of its fields, or else those that its route had before, or else the one
+// A response names limits: the limits of its fields, or else those that its route had before, or else the one
 // without a name, which routes without an answer have, too. The next request to the same route waits for each
 // of them, in order of arrival, until the wait that the server has told is over and an interval has passed since
 // the last request. After a told wait it is a part of an interval, since all clients were told the same time.
-// The interval is that of the slower of two paces.
+// The interval comes from the slower of two paces.
 //
 // The told pace comes from the fields. went is how many units all clients used for each answer that this one got,
 // so where clients are equal it is their number; each divides by went to the power of equal. A power of 1 would
@@ -93,7 +93,7 @@ const (
 	maxHold    = 24 * time.Hour          // law 1: a told wait is believed for so long
 	resetError = 1200 * time.Millisecond // of a reset that is rounded up to seconds, with some latency
 	few        = 8.0                     // units that remain, or answers that say something
-	maxReserve = 32.0                    // units: law 5, enough for thirty clients; with more, those of the story sleep longer at its begin
+	maxReserve = 32.0                    // units: law 5, enough for thirty clients; with more, the clients of the story sleep longer at its begin
 	equal      = 0.7                     // law 5; with 1 no client would take over from another, with 0.5 thirty clients overrun a bucket
 	cut        = 0.1                     // law 3: the part of a pace that a denial takes; half of it is left unused on average
 	steady     = 3.0                     // law 3: closed times after which the whole pace doubles in each
