@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// tablesFile has benchstat's tables of all figures.
+const tablesFile = "results.txt"
+
 // writeResults writes the targets, benchstat's tables and what was measured on.
 func writeResults(file, table string, rounds int, server, quiet string) error {
 	tables, err := exec.Command("go", "tool", "benchstat",
@@ -46,7 +49,11 @@ func writeResults(file, table string, rounds int, server, quiet string) error {
 	fmt.Fprintf(&out, "## Against the targets\n\n%s\n", table)
 	fmt.Fprintf(&out, "## Machine\n\n- %s, %d cores, shared by the clients and Redis\n- %s, %s\n- in the busiest round, %s\n\n", cpu, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, quiet)
 	fmt.Fprintf(&out, "## Versions\n\n- %s\n- %s\n%s\n", runtime.Version(), server, versions)
-	fmt.Fprintf(&out, "## All figures\n\n```text\n%s```\n", tables)
+	fmt.Fprintf(&out, "## All figures\n\n[%s](%s) has benchstat's tables.\n", tablesFile, tablesFile)
+
+	if err := os.WriteFile(tablesFile, tables, 0o644); err != nil {
+		return err
+	}
 	return os.WriteFile(file, out.Bytes(), 0o644)
 }
 

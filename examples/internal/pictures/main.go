@@ -1,5 +1,5 @@
 // Pictures draws what README.md shows, into docs/img: an outage of Redis and the inspector from
-// real runs of the quickstart, and the speed from benchmarks/RESULTS.md.
+// real runs of the quickstart, and the speed from benchmarks/results.txt.
 //
 //	go run ./examples/internal/pictures [-traffic 15m] [outage] [speed] [inspector]
 //

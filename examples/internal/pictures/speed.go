@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-const results = "benchmarks/RESULTS.md"
+const results = "benchmarks/results.txt"
 
 // contestants are in the order of the picture.
 var contestants = []struct{ row, name string }{
@@ -32,19 +32,19 @@ type panel struct {
 
 // drawSpeed draws the checks a second, and what they cost Redis, by the medians of the last benchmark.
 func drawSpeed(*stage) error {
-	page, err := os.ReadFile(results)
+	tables, err := os.ReadFile(results)
 	if err != nil {
 		return err
 	}
 
-	checks, err := medians(string(page), "sec/op")
+	checks, err := medians(string(tables), "sec/op")
 	if err != nil {
 		return err
 	}
 	for i, sec := range checks {
 		checks[i] = 1 / sec
 	}
-	cpu, err := medians(string(page), "redis-sec/op")
+	cpu, err := medians(string(tables), "redis-sec/op")
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func drawSpeed(*stage) error {
 }
 
 // medians are the contestants' seconds of a unit of the group Redis with 256 callers.
-func medians(page, unit string) ([]float64, error) {
-	_, table, _ := strings.Cut(page, "\n.name: Redis\n")
+func medians(tables, unit string) ([]float64, error) {
+	_, table, _ := strings.Cut(tables, "\n.name: Redis\n")
 	table, _, _ = strings.Cut(table, "\n.name: ")
 	_, table, _ = strings.Cut(table, "/callers: 256\n")
 	table, _, _ = strings.Cut(table, "\n/callers: ")
