@@ -8,11 +8,12 @@
 // router, with nothing between the two. Put middleware that rewrites the path, such as
 // chi's StripSlashes, in front of it, so that limiter and router see the same path.
 //
-// Package middleware documents the fields of Config, Policy and Decision.
+// Package middleware documents the fields of Config, Policy and Decision, and has their constants.
 package ratelimit
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"strings"
 	"sync"
@@ -20,21 +21,32 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
+// The types that most programs need. Package middleware has the others.
+type (
+	Config   = middleware.Config
+	Policy   = middleware.Policy
+	Decision = middleware.Decision
+)
+
+// FromContext returns the Decision that a request carries, or nil. See [middleware.FromContext].
+func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }
+
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid: [NewLimiter] returns the error.
+// configuration is not valid: [middleware.New] returns the error.
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
-	return From(Must(NewLimiter(cfg, policies...)))
+	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
 // get the route in the form of a ServeMux, "GET /files/{path...}". What a ServeMux does
 // not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". The route is
 // empty, or a mount, if the router has none for the request.
-func From(l *Limiter) func(http.Handler) http.Handler {
-	l = Must(l, nil)
+func From(l *middleware.Limiter) func(http.Handler) http.Handler {
+	l = middleware.Must(l, nil)
 	return func(next http.Handler) http.Handler {
 		known := routeOf(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

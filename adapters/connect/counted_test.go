@@ -13,6 +13,7 @@ import (
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // Which calls of a client that writes its own requests are counted. However the
@@ -82,7 +83,7 @@ func TestCounted(t *testing.T) {
 func TestBehindNetHTTP(t *testing.T) {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "calls", Key: key("k"), Limit: gcra.PerHour(5)})
 	for protocol, options := range protocols {
-		around := vianethttp.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: ratelimit.HeadersNone},
+		around := vianethttp.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: middleware.HeadersNone},
 			ratelimit.Policy{Name: "address", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(2)})
 		s := serve(t, transports()[1], around(handler(nil, connect.WithInterceptors(limit)))).with(options...)
 		response, err := s.client.Post(s.url+unaryCall, "application/json", strings.NewReader("{")) // half a message

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // denial returns the error of a call that was not allowed.
@@ -26,7 +28,7 @@ func denial(d *Decision) error {
 	switch {
 	case d.Status() == http.StatusServiceUnavailable:
 		code, text = connect.CodeUnavailable, "The call was denied because the service cannot check its rate limits at the moment."
-	case slices.ContainsFunc(d.Results, func(p PolicyResult) bool { return p.Banned && !p.Shadow }):
+	case slices.ContainsFunc(d.Results, func(p middleware.PolicyResult) bool { return p.Banned && !p.Shadow }):
 		text = "The call was denied because its client is banned."
 	}
 

@@ -38,7 +38,7 @@
 // The last argument is the policy. Spend does not end the stream. Log its error, which may
 // name the server of the store, and do not return it to the client.
 //
-// Package middleware documents the fields of Config, Policy and Decision.
+// Package middleware documents the fields of Config, Policy and Decision, and has their constants.
 package ratelimit
 
 import (
@@ -47,23 +47,36 @@ import (
 	"net/url"
 
 	"connectrpc.com/connect"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
+
+// The types that most programs need. Package middleware has the others.
+type (
+	Config   = middleware.Config
+	Policy   = middleware.Policy
+	Decision = middleware.Decision
+)
+
+// FromContext returns the Decision that a request carries, or nil. See [middleware.FromContext].
+func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
 // if the configuration is not valid, also for Routes that are not of calls, such as
-// "/login": [NewLimiter] returns the error.
+// "/login": [adapter.NewRPC] returns the error.
 func New(cfg Config, policies ...Policy) connect.Interceptor {
-	return From(Must(NewLimiter(cfg, policies...)))
+	return From(middleware.Must(adapter.NewRPC(cfg, policies...)))
 }
 
 // From returns an interceptor for handlers that limits calls by l, which may serve HTTP too.
-// Build it with [NewLimiter] if it does not. The handlers find the Decision with [FromContext].
+// Build it with [adapter.NewRPC] if it does not. The handlers find the Decision with [FromContext].
 // It is not for clients: outbound/httpclient limits their calls.
-func From(l *Limiter) connect.Interceptor {
-	return &interceptor{Must(l, nil)}
+func From(l *middleware.Limiter) connect.Interceptor {
+	return &interceptor{middleware.Must(l, nil)}
 }
 
-type interceptor struct{ limiter *Limiter }
+type interceptor struct{ limiter *middleware.Limiter }
 
 func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {

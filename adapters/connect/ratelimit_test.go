@@ -13,6 +13,7 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/connect"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/rpctest"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // What the adapters of gRPC and Connect have in common, with each protocol over each version of HTTP, for handlers that
@@ -28,7 +29,7 @@ func TestCommon(t *testing.T) {
 		if over.protocols.UnencryptedHTTP2() {
 			a.Procedures = append(a.Procedures, duplexCall)
 		}
-		a.Serve = func(t testing.TB, h rpctest.Handler, limits ...*ratelimit.Limiter) rpctest.Call {
+		a.Serve = func(t testing.TB, h rpctest.Handler, limits ...*middleware.Limiter) rpctest.Call {
 			interceptors := []connect.Interceptor{authenticate}
 			for _, l := range limits {
 				interceptors = append(interceptors, ratelimit.From(l))
@@ -54,7 +55,7 @@ func TestCommon(t *testing.T) {
 				return answer
 			}
 		}
-		a.Intercept = func(ctx context.Context, l *ratelimit.Limiter) uint32 {
+		a.Intercept = func(ctx context.Context, l *middleware.Limiter) uint32 {
 			next := func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) { return nil, nil }
 			_, err := ratelimit.From(l).WrapUnary(next)(ctx, connect.NewRequest(new(emptypb.Empty)))
 			if err == nil {

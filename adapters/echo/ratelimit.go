@@ -10,32 +10,44 @@
 //
 // For echo v5 use adapters/echov5.
 //
-// Package middleware documents the fields of Config, Policy and Decision.
+// Package middleware documents the fields of Config, Policy and Decision, and has their constants.
 //
 // Take addresses from package keyfunc: c.RealIP may believe what clients write.
 package ratelimit
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
+// The types that most programs need. Package middleware has the others.
+type (
+	Config   = middleware.Config
+	Policy   = middleware.Policy
+	Decision = middleware.Decision
+)
+
+// FromContext returns the Decision that a request carries, or nil. See [middleware.FromContext].
+func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }
+
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid: [NewLimiter] returns the error.
+// configuration is not valid: [middleware.New] returns the error.
 func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
-	return From(Must(NewLimiter(cfg, policies...)))
+	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. The handlers after it find
 // the Decision with [FromContext] in c.Request().Context(), and the route, in
 // the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A denial
 // is a response, and not an error for echo's HTTPErrorHandler; see [DenyFrom].
-func From(l *Limiter) echo.MiddlewareFunc {
-	l = Must(l, nil)
+func From(l *middleware.Limiter) echo.MiddlewareFunc {
+	l = middleware.Must(l, nil)
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

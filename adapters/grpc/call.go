@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // call is what the limiters of one call share. They write into one set of fields, as
@@ -69,7 +71,7 @@ func (c *call) deny(d *Decision) error {
 	switch {
 	case d.Status() == http.StatusServiceUnavailable:
 		denial = status.New(codes.Unavailable, "The call was denied because the service cannot check its rate limits at the moment.")
-	case slices.ContainsFunc(d.Results, func(p PolicyResult) bool { return p.Banned && !p.Shadow }):
+	case slices.ContainsFunc(d.Results, func(p middleware.PolicyResult) bool { return p.Banned && !p.Shadow }):
 		denial = status.New(codes.ResourceExhausted, "The call was denied because its client is banned.")
 	}
 

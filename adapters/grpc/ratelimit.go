@@ -45,7 +45,7 @@
 // The last argument is the policy. Spend does not end the stream. Log its error, which may
 // name the server of the store, and do not return it to the client.
 //
-// Package middleware documents the fields of Config, Policy and Decision.
+// Package middleware documents the fields of Config, Policy and Decision, and has their constants.
 package ratelimit
 
 import (
@@ -55,23 +55,34 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
+// The types that most programs need. Package middleware has the others.
+type (
+	Config   = middleware.Config
+	Policy   = middleware.Policy
+	Decision = middleware.Decision
+)
+
+// FromContext returns the Decision that a request carries, or nil. See [middleware.FromContext].
+func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }
+
 // Interceptors limit calls. Servers may share them.
-type Interceptors struct{ limiter *Limiter }
+type Interceptors struct{ limiter *middleware.Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
 // configuration is not valid, also for Routes that are not of calls, such as "/login":
-// [NewLimiter] returns the error.
+// [adapter.NewRPC] returns the error.
 func New(cfg Config, policies ...Policy) *Interceptors {
-	return From(Must(NewLimiter(cfg, policies...)))
+	return From(middleware.Must(adapter.NewRPC(cfg, policies...)))
 }
 
 // From returns interceptors that limit calls by l, which may serve HTTP too. Build it with
-// [NewLimiter] if it does not. The handlers find the Decision with [FromContext].
-func From(l *Limiter) *Interceptors {
-	return &Interceptors{Must(l, nil)}
+// [adapter.NewRPC] if it does not. The handlers find the Decision with [FromContext].
+func From(l *middleware.Limiter) *Interceptors {
+	return &Interceptors{middleware.Must(l, nil)}
 }
 
 // Unary returns the interceptor for unary calls.

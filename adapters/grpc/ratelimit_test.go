@@ -19,6 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/internal/test/rpctest"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // What the adapters of gRPC and Connect have in common.
@@ -28,7 +29,7 @@ func TestCommon(t *testing.T) {
 	}
 	rpctest.Test(t, rpctest.Adapter{
 		Procedures: []string{unaryCall, duplexCall},
-		Serve: func(t testing.TB, h rpctest.Handler, limits ...*ratelimit.Limiter) rpctest.Call {
+		Serve: func(t testing.TB, h rpctest.Handler, limits ...*middleware.Limiter) rpctest.Call {
 			unary, stream := []grpc.UnaryServerInterceptor{authenticate}, []grpc.StreamServerInterceptor{}
 			for _, l := range limits {
 				unary, stream = append(unary, ratelimit.From(l).Unary()), append(stream, ratelimit.From(l).Stream())
@@ -48,7 +49,7 @@ func TestCommon(t *testing.T) {
 				return rpctest.Answer{Code: uint32(a.Code()), Message: a.Message(), Fields: fields, Details: a.Details()}
 			}
 		},
-		Intercept: func(ctx context.Context, l *ratelimit.Limiter) uint32 {
+		Intercept: func(ctx context.Context, l *middleware.Limiter) uint32 {
 			handler := func(context.Context, any) (any, error) { return nil, nil }
 			_, err := ratelimit.From(l).Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: unaryCall}, handler)
 			return uint32(status.Code(err))
@@ -66,7 +67,7 @@ func TestWhereTheFieldsAre(t *testing.T) {
 	answers := func(context.Context, func() error) error { return nil }
 	once := ratelimit.Policy{Limit: gcra.PerHour(1)}
 	never := ratelimit.Policy{Limit: gcra.PerMinute(1), Cost: func(*http.Request) int64 { return 2 }}
-	closed := ratelimit.Policy{Limit: gcra.PerMinute(1), OnFailure: ratelimit.FailClosed}
+	closed := ratelimit.Policy{Limit: gcra.PerMinute(1), OnFailure: middleware.FailClosed}
 
 	for _, test := range []struct {
 		name      string
@@ -108,7 +109,7 @@ func TestWhereTheFieldsAre(t *testing.T) {
 			grpc.ChainUnaryInterceptor(recovers, outer.Unary(), limit.Unary()), grpc.ChainStreamInterceptor(outer.Stream(), limit.Stream())))
 
 		do := map[bool]func(context.Context, *grpc.ClientConn) answer{true: call, false: converse}[test.unary != nil]
-		store.SetDown(policy.OnFailure == ratelimit.FailClosed)
+		store.SetDown(policy.OnFailure == middleware.FailClosed)
 		a := do(t.Context(), conn)
 		if test.remaining == "0" { // the second call is denied
 			a = do(t.Context(), conn)

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-chi/chi/v5/middleware"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // serve starts a server, and returns a function that sends it a GET with header
@@ -86,7 +87,7 @@ func (w gzipWriter) Write(b []byte) (int, error) {
 func TestDenialIsReadableThroughCompression(t *testing.T) {
 	for name, compress := range map[string]func(http.Handler) http.Handler{
 		"early": compressEarly,
-		"chi":   middleware.Compress(5, "application/problem+json", "text/plain"),
+		"chi":   chimiddleware.Compress(5, "application/problem+json", "text/plain"),
 	} {
 		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 			ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1)})
@@ -156,7 +157,7 @@ func TestDenialIsNotStored(t *testing.T) {
 // A policy that could not be decided was not exceeded, so the 503 names none.
 func TestClosedNamesNoPolicy(t *testing.T) {
 	get := serve(t, ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{
-		Name: "closed", OnFailure: ratelimit.FailClosed, Limit: gcra.PerMinute(5),
+		Name: "closed", OnFailure: middleware.FailClosed, Limit: gcra.PerMinute(5),
 		Key: func(*http.Request) (string, error) { return "", fmt.Errorf("no key today") },
 	})(http.HandlerFunc(hello)))
 	res, body := get()

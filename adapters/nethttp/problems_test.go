@@ -11,6 +11,7 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // send sends a request from an address, with headers such as "X-API-Key", "a1", and
@@ -35,7 +36,7 @@ func Example_plan() {
 	customers := map[string]string{"key-a": "acme", "key-b": "bolt", "key-c": "corp"} // by API key
 	plans := map[string]string{"acme": "free", "bolt": "pro", "corp": "pro"}
 	quotas := map[string]gcra.Limit{"free": gcra.Quota(2, gcra.Monthly), "pro": gcra.Quota(1000, gcra.Monthly)}
-	contracts := map[string]ratelimit.Override{"key:corp": {Limit: gcra.Quota(50_000, gcra.Monthly)}}
+	contracts := map[string]middleware.Override{"key:corp": {Limit: gcra.Quota(50_000, gcra.Monthly)}}
 
 	customer := func(r *http.Request) string { return customers[r.Header.Get("X-API-Key")] }
 	key := keyfunc.APIKey("X-API-Key", func(_ context.Context, apiKey string) (string, bool) {
@@ -43,12 +44,12 @@ func Example_plan() {
 		return name, ok
 	})
 
-	limiter := ratelimit.Must(ratelimit.NewLimiter(ratelimit.Config{Store: store},
+	limiter := middleware.Must(middleware.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "rate", Key: keyfunc.First(key, keyfunc.RemoteAddr), Limit: gcra.PerSecond(10)},
 		ratelimit.Policy{
 			Name: "month", Key: key, SkipAnonymous: true,
 			LimitFor: func(r *http.Request) gcra.Limit { return quotas[plans[customer(r)]] },
-			Override: func(subject string) (ratelimit.Override, bool) {
+			Override: func(subject string) (middleware.Override, bool) {
 				contract, ok := contracts[subject]
 				return contract, ok
 			},

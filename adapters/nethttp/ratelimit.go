@@ -10,27 +10,39 @@
 // router, whose routes it does not know: Policy.Routes go by the path, and
 // keyfunc.Route does not see them.
 //
-// Package middleware documents the fields of Config, Policy and Decision.
+// Package middleware documents the fields of Config, Policy and Decision, and has their constants.
 package ratelimit
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 
+	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
+// The types that most programs need. Package middleware has the others.
+type (
+	Config   = middleware.Config
+	Policy   = middleware.Policy
+	Decision = middleware.Decision
+)
+
+// FromContext returns the Decision that a request carries, or nil. See [middleware.FromContext].
+func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }
+
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid: [NewLimiter] returns the error.
+// configuration is not valid: [middleware.New] returns the error.
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
-	return From(Must(NewLimiter(cfg, policies...)))
+	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. If it wraps an [http.ServeMux],
 // Policy.Routes and keyfunc.Route see the mux's routes. If there is other middleware
 // between the two, see [Routes].
-func From(l *Limiter) func(http.Handler) http.Handler {
-	l = Must(l, nil)
+func From(l *middleware.Limiter) func(http.Handler) http.Handler {
+	l = middleware.Must(l, nil)
 	return func(next http.Handler) http.Handler {
 		limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r, ok := l.Allow(w, r); ok {

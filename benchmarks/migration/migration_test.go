@@ -37,6 +37,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 var served = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -124,7 +125,7 @@ func TestLimiters(t *testing.T) {
 		path, forward bool // a new bucket for each
 	}{
 		"ratelimit": {ratelimit.New(
-			ratelimit.Config{Store: gcra.NewMemory(), Headers: ratelimit.HeadersXRateLimit},
+			ratelimit.Config{Store: gcra.NewMemory(), Headers: middleware.HeadersXRateLimit},
 			ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(6)})(served),
 			limitRemainingReset, "Retry-After " + limitRemainingReset, false, false},
 		"throttled": {throttledWith(memory()), limitRemainingReset, "Retry-After " + limitRemainingReset, false, false},

@@ -63,7 +63,7 @@ func newHandler(store gcra.Store) http.Handler {
 	))
 	// GET /usage is mounted outside the limiter: it is not charged, and a denied user
 	// can open it. The limit on it protects the store.
-	usageLimit := ratelimit.New(ratelimit.Config{Store: store, Headers: ratelimit.HeadersNone},
+	usageLimit := ratelimit.New(ratelimit.Config{Store: store, Headers: middleware.HeadersNone},
 		ratelimit.Policy{Name: "usage", Key: client, Limit: gcra.PerSecond(2)},
 	)
 	site := http.NewServeMux()
@@ -82,7 +82,7 @@ type policyUsage struct {
 }
 
 // usage lists what the sender of the request has used, and charges nothing.
-func usage(limiter *ratelimit.Limiter) http.Handler {
+func usage(limiter *middleware.Limiter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := limiter.Peek(r)
 		if d.Err != nil { // the store fails: only this server's own count is known

@@ -32,6 +32,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 func main() {
@@ -65,8 +66,8 @@ func main() {
 }
 
 func newHandler(store gcra.Store, model *url.URL) http.Handler {
-	client := keyfunc.RemoteAddr                                             // for customers: the owner of the API key
-	cfg := ratelimit.Config{Store: store, Headers: ratelimit.HeadersDraft11} // clients see all policies
+	client := keyfunc.RemoteAddr                                              // for customers: the owner of the API key
+	cfg := ratelimit.Config{Store: store, Headers: middleware.HeadersDraft11} // clients see all policies
 	limit := ratelimit.New(cfg,
 		ratelimit.Policy{Name: "requests", Key: client, Limit: gcra.PerMinute(60)},
 		ratelimit.Policy{Name: "tokens", Key: client, Limit: gcra.PerMinute(20_000), Cost: reserved, MaxDebt: 20_000},

@@ -14,6 +14,7 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
@@ -165,7 +166,7 @@ func TestDeniedWithoutATime(t *testing.T) {
 
 // A request that our middleware can never allow is sent once, and slows down no other.
 func TestDenialThatNoWaitHelps(t *testing.T) {
-	for _, headers := range []ratelimit.Headers{ratelimit.HeadersDraft6, ratelimit.HeadersDraft11} {
+	for _, headers := range []middleware.Headers{middleware.HeadersDraft6, middleware.HeadersDraft11} {
 		policy := ratelimit.Policy{Name: "p", Key: keyfunc.Const("all"), Limit: gcra.PerSecond(1000), Cost: func(r *http.Request) int64 {
 			if r.URL.Path == "/large" {
 				return 2000

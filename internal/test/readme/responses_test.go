@@ -15,6 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // The HTTP blocks of a page are the last responses to so many requests, in the
@@ -28,8 +29,8 @@ func TestResponses(t *testing.T) {
 	want := map[string][]sent{
 		"docs/responses.md": {
 			{1, ratelimit.Config{}},
-			{1, ratelimit.Config{Headers: ratelimit.HeadersDraft11}},
-			{1, ratelimit.Config{Headers: ratelimit.HeadersXRateLimit}},
+			{1, ratelimit.Config{Headers: middleware.HeadersDraft11}},
+			{1, ratelimit.Config{Headers: middleware.HeadersXRateLimit}},
 			{11, ratelimit.Config{}},
 		},
 		"docs/failure.md": {{1, ratelimit.Config{Store: doubles.Down{}}}},
@@ -52,7 +53,7 @@ func TestResponses(t *testing.T) {
 // response sends n requests to a server with two policies and prints the last
 // response.
 func response(n int, cfg ratelimit.Config) string {
-	mode := ratelimit.FailClosed
+	mode := middleware.FailClosed
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	if cfg.Store == nil {
 		now := time.Now() // stands still, so that nothing refills
@@ -85,9 +86,9 @@ func response(n int, cfg ratelimit.Config) string {
 // writes, without the ones that every script can read.
 func TestExposedHeaders(t *testing.T) {
 	page := strings.ToLower(read(t, "docs/responses.md"))
-	for name, headers := range map[string]ratelimit.Headers{
-		"HeadersDraft6": ratelimit.HeadersDraft6, "HeadersDraft11": ratelimit.HeadersDraft11,
-		"HeadersXRateLimit": ratelimit.HeadersXRateLimit, "HeadersNone": ratelimit.HeadersNone,
+	for name, headers := range map[string]middleware.Headers{
+		"HeadersDraft6": middleware.HeadersDraft6, "HeadersDraft11": middleware.HeadersDraft11,
+		"HeadersXRateLimit": middleware.HeadersXRateLimit, "HeadersNone": middleware.HeadersNone,
 	} {
 		written := map[string]bool{}
 		for _, requests := range []int{1, 11} {
