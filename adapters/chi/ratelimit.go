@@ -46,30 +46,37 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // not have stays, such as regular expressions: "GET /users/{id:[0-9]+}". The route is
 // empty, or a mount, if the router has none for the request.
 func From(l *middleware.Limiter) func(http.Handler) http.Handler {
-	l = middleware.Must(l, nil)
+	return through(adapter.GateOf(l))
+}
+
+// InFlight returns middleware that holds a slot of an *inflight.Gate while a handler runs:
+//
+//	router.Use(ratelimit.InFlight(running.Gate(inflight.Limit{Name: "exports", Key: user, Max: 3})))
+//
+// Limit.Routes and keyfunc.Route get the route as with [From]. It panics if err is not nil.
+func InFlight(gate adapter.Gate, err error) func(http.Handler) http.Handler {
+	return through(adapter.MustGate(gate, err))
+}
+
+// through returns middleware whose requests pass the gate, with their route.
+func through(gate adapter.Gate) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
-		known := routeOf(next)
+		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
+		mounts := mounts{around: around}
+		templates := pattern.Templates{Convert: muxPattern}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r, ok := l.Allow(w, known(r)); ok {
+			known := r.Pattern
+			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
+				known = templates.Pattern(cmp.Or(rctx.RouteMethod, r.Method), mounts.find(rctx, r))
+			} else if around != nil {
+				known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
+			}
+
+			if r, release, ok := gate.Allow(w, adapter.WithRoute(r, known)); ok {
+				defer release()
 				next.ServeHTTP(w, r)
 			}
 		})
-	}
-}
-
-// routeOf returns a function that returns a request with its route, for middleware around next.
-func routeOf(next http.Handler) func(*http.Request) *http.Request {
-	around, _ := next.(chi.Routes) // as in limit(router); nil in Use
-	mounts := mounts{around: around}
-	templates := pattern.Templates{Convert: muxPattern}
-	return func(r *http.Request) *http.Request {
-		known := r.Pattern
-		if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-			known = templates.Pattern(cmp.Or(rctx.RouteMethod, r.Method), mounts.find(rctx, r))
-		} else if around != nil {
-			known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
-		}
-		return adapter.WithRoute(r, known)
 	}
 }
 
@@ -116,7 +123,8 @@ func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 	return find(router, rctx.RoutePatterns, method, path)
 }
 
-// router returns the router that chi will ask for the route next, or nil.
+// router returns the router that chi will ask for the route next, or nil. In a router that is mounted at
+// "/admin", in one that is mounted at "/{tenant}", RoutePatterns are "/{tenant}/*" and "/admin/*".
 func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	if len(rctx.RoutePatterns) == 0 {
 		return rctx.Routes
@@ -137,27 +145,21 @@ func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	return router
 }
 
-// mounted returns the router that is mounted in outer at a pattern, or nil.
+// mounted returns the router that is mounted in outer at a pattern, or nil. Of a mount at "/admin" chi has the
+// patterns "/admin", "/admin/" and "/admin/*".
 func mounted(outer chi.Routes, at string) chi.Routes {
 	for _, r := range outer.Routes() {
-		if r.SubRoutes != nil && base(r.Pattern) == base(at) {
+		if r.SubRoutes != nil && strings.TrimRight(r.Pattern, "/*") == strings.TrimRight(at, "/*") {
 			return r.SubRoutes
 		}
 	}
 	return nil
 }
 
-// base returns the common part of the three patterns of a mount: "/admin",
-// "/admin/" and "/admin/*".
-func base(pattern string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(pattern, "*"), "/")
-}
-
 // contexts saves find six allocations a request.
 var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
-// find asks the router, which is mounted at the patterns, for the route. For HEAD
-// it also tries GET, as chi's GetHead may do behind the limiter.
+// find asks the router, which is mounted at the patterns, for the route.
 func find(router chi.Routes, patterns []string, method, path string) string {
 	rctx := contexts.Get().(*chi.Context)
 	defer contexts.Put(rctx)

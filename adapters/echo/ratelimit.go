@@ -47,16 +47,31 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A denial
 // is a response, and not an error for echo's HTTPErrorHandler; see [DenyFrom].
 func From(l *middleware.Limiter) echo.MiddlewareFunc {
-	l = middleware.Must(l, nil)
+	return through(adapter.GateOf(l))
+}
+
+// InFlight returns middleware that holds a slot of an *inflight.Gate while the handler runs:
+//
+//	e.Use(ratelimit.InFlight(running.Gate(inflight.Limit{Name: "exports", Key: user, Max: 3})))
+//
+// Handlers find the slot with inflight.FromContext in c.Request().Context(). InFlight panics if err is not nil.
+func InFlight(gate adapter.Gate, err error) echo.MiddlewareFunc {
+	return through(adapter.MustGate(gate, err))
+}
+
+// through returns middleware whose requests pass the gate. Key functions may read echo's Context, and
+// policies go by its route.
+func through(gate adapter.Gate) echo.MiddlewareFunc {
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := adapter.WithFramework(c.Request(), templates.Pattern(c.Request().Method, route(c)), c)
-			r, ok := l.Allow(response{c.Response()}, r)
+			r, release, ok := gate.Allow(response{c.Response()}, r)
 			c.SetRequest(r)
 			if !ok {
-				return nil
+				return nil // it is answered
 			}
+			defer release()
 			return next(c)
 		}
 	}

@@ -44,14 +44,32 @@ func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 // the Decision with [FromContext] in c.Request.Context(), and the route, in the
 // form of a ServeMux, in c.Request.Pattern: "GET /users/{id}".
 func From(l *middleware.Limiter) gin.HandlerFunc {
-	l = middleware.Must(l, nil)
+	return through(adapter.GateOf(l))
+}
+
+// InFlight returns middleware that holds a slot of an *inflight.Gate while the handlers after it run:
+//
+//	router.Use(ratelimit.InFlight(running.Gate(inflight.Limit{Name: "exports", Key: user, Max: 3})))
+//
+// Handlers find the slot with inflight.FromContext in c.Request.Context(). InFlight panics if err is not nil.
+func InFlight(gate adapter.Gate, err error) gin.HandlerFunc {
+	return through(adapter.MustGate(gate, err))
+}
+
+// through returns middleware whose requests pass the gate. Key functions may read gin's Context, and
+// policies go by its route.
+func through(gate adapter.Gate) gin.HandlerFunc {
 	templates := pattern.Templates{Convert: pattern.FromTemplate}
 	return func(c *gin.Context) {
 		r := adapter.WithFramework(c.Request, templates.Pattern(c.Request.Method, c.FullPath()), c)
-		var ok bool
-		if c.Request, ok = l.Allow(c.Writer, r); !ok {
+		r, release, ok := gate.Allow(c.Writer, r)
+		c.Request = r
+		if !ok {
 			c.Abort()
+			return
 		}
+		defer release()
+		c.Next()
 	}
 }
 

@@ -42,13 +42,29 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // Policy.Routes and keyfunc.Route see the mux's routes. If there is other middleware
 // between the two, see [Routes].
 func From(l *middleware.Limiter) func(http.Handler) http.Handler {
-	l = middleware.Must(l, nil)
+	return through(adapter.GateOf(l))
+}
+
+// InFlight returns middleware that holds a slot of an *inflight.Gate while a handler runs:
+//
+//	handler := ratelimit.InFlight(running.Gate(inflight.Limit{Name: "exports", Key: user, Max: 3}))(mux)
+//
+// Limit.Routes and keyfunc.Route get the route as with [From]. It panics if err is not nil.
+func InFlight(gate adapter.Gate, err error) func(http.Handler) http.Handler {
+	return through(adapter.MustGate(gate, err))
+}
+
+// through returns middleware whose requests pass the gate.
+func through(gate adapter.Gate) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r, ok := l.Allow(w, r); ok {
+			if r, release, ok := gate.Allow(w, r); ok {
+				defer release()
 				next.ServeHTTP(w, r)
 			}
 		})
+
+		// A mux finds the route when it serves, which is too late for Routes.
 		if mux, ok := next.(*http.ServeMux); ok {
 			return Routes(mux)(limited)
 		}

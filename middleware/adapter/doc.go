@@ -31,6 +31,8 @@
 // written; otherwise it wraps the writer for Deny. Give it a Written that returns true if the framework may
 // write otherwise.
 //
+// Middleware that also holds slots of package inflight lets requests through a [Gate] in place of the Limiter.
+//
 // [KeyFrom] makes a Policy.Key of a function of the framework's context. Pages for operators find what
 // applies to a subject by the methods Charge and OverrideOf of [middleware.Policy].
 package adapter
