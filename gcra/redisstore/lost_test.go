@@ -76,7 +76,8 @@ func TestQueueSurvivesLostState(t *testing.T) {
 			var running sync.WaitGroup
 			for range stores {
 				store := storeOn(t, client(), config{Logger: quiet})
-				partner := turns.Turns{Store: store, Charges: []gcra.Charge{inTurns(turn)}}
+				charge := gcra.Charge{Subject: "partner", Policy: "p", Limit: gcra.Limit{Count: 1, Per: turn}, Cost: 1}
+				partner := turns.Turns{Store: store, Charges: []gcra.Charge{charge}}
 				for range callers / stores {
 					running.Go(func() {
 						for ctx.Err() == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// An answerHook is called with the keys of each command that has been answered. Its error becomes the command's.
+// An answerHook is called with the keys of each command that has been answered without an error. Its error becomes the command's.
 type answerHook func(keys string) error
 
 func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -41,6 +41,9 @@ func (h answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func (h answerHook) answer(cmd redis.Cmder) error {
+	if cmd.Err() != nil {
+		return nil
+	}
 	err := h(keysOf(cmd))
 	if err != nil {
 		cmd.SetErr(err)
@@ -57,6 +60,12 @@ func keysOf(cmd redis.Cmder) (keys string) {
 	}
 	return keys
 }
+
+// An errorReply is an error that a server answers.
+type errorReply string
+
+func (e errorReply) Error() string { return string(e) }
+func (errorReply) RedisError()     {}
 
 const errTryAgain = errorReply("TRYAGAIN Multiple keys request during rehashing of slot")
 

@@ -1,11 +1,7 @@
 package redisstore_test
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,7 +70,6 @@ func TestServicesThatWork(t *testing.T) {
 				})
 			})
 
-			t.Run("processes", func(t *testing.T) { exactlyTwentyOfProcesses(t, url) })
 			t.Run("grants of an outage", func(t *testing.T) {
 				r := openStore(t, url, config{Timeout: patience})
 				gcratest.MustTake(t, r, plenty)
@@ -94,36 +89,17 @@ func TestServicesThatWork(t *testing.T) {
 	}
 }
 
-// firstCalls opens the store with its defaults but the Timeout, which a busy machine exceeds. Of 64
-// callers at once, with subjects of their own, each is decided, and so is each admission of a user
-// and an address.
+// firstCalls opens two stores with the defaults but the Timeout, which a busy machine exceeds. From the first call on the limits
+// are exact over both, and each admission of a user and an address is decided.
 func firstCalls(t *testing.T, url string) {
-	const callers, calls, admissions = 64, 50, 20
 	log := new(diagtest.Text)
-	r := openStore(t, url, config{Timeout: patience, Logger: log.Logger()})
-
-	var failed atomic.Int64
-	check := func(err error) {
-		if err != nil && failed.Add(1) == 1 {
-			t.Error(err) // only the first
-		}
+	cfg := config{Timeout: patience, Logger: log.Logger()}
+	r := openStore(t, url, cfg)
+	exactlyTwenty(t, 0, r, openStore(t, url, cfg))
+	for i := range 20 {
+		gcratest.MustTake(t, r, hourly(fmt.Sprint("user ", i), 10), hourly(fmt.Sprint("address ", i), 10))
 	}
 
-	redistest.Together(callers, func(caller int) {
-		for i := range calls {
-			_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint("first ", caller, " ", i), 10))
-			check(err)
-		}
-	})
-
-	for i := range admissions {
-		_, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("user ", i), 10), hourly(fmt.Sprint("address ", i), 10)})
-		check(err)
-	}
-
-	if n := failed.Load(); n > 0 {
-		t.Errorf("%d of %d calls failed; want none", n, callers*calls+admissions)
-	}
 	if lines := log.Lines(""); len(lines) > 0 {
 		t.Errorf("got log lines %q; want none", lines)
 	}
@@ -134,71 +110,31 @@ func firstCalls(t *testing.T, url string) {
 	}
 }
 
-// serviceProcessURL makes this test binary a process of exactlyTwentyOfProcesses.
-const serviceProcessURL = "REDISSTORE_TEST_SERVICE_URL"
+// exactlyTwenty has 400 callers of the stores take from each of 30 subjects, all at once, and checks that 20 calls of each are
+// allowed.
+func exactlyTwenty(t *testing.T, round int, stores ...*redisstore.Store) {
+	t.Helper()
 
-// serviceProcess takes, for each line that it reads, with all its callers at once: each from the
-// subject on the line, and each from a subject that the callers of its number share in all
-// processes. So batches are for many subjects. It writes how many were allowed of each.
-func serviceProcess(url string, in io.Reader, out io.Writer) error {
-	r, err := redisstore.Open(url, config{Timeout: patience})
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	fmt.Fprintln(out, "ready")
+	const subjects = 30
+	var allowed [subjects]atomic.Int64
+	redistest.Together(400, func(caller int) {
+		for i := range subjects {
+			n := (i + caller) % subjects
+			c := []gcra.Charge{hourly(fmt.Sprint(round, " ", n), 20), hourly(fmt.Sprint(round, " ", n), 30)}
+			c[1].Policy = "q"
 
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var shared, others, failed atomic.Int64
-		redistest.Together(2*callers, func(i int) {
-			charge, allowed := hourly(lines.Text(), 20), &shared
-			if i%2 == 1 {
-				charge, allowed = hourly(fmt.Sprint(lines.Text(), " caller ", i), 1), &others
+			if ok, err := stores[caller%len(stores)].Take(t.Context(), c[:1+n%2]); err != nil {
+				t.Error(err)
+			} else if ok {
+				allowed[n].Add(1)
 			}
-
-			res, err := gcra.Take(context.Background(), r, charge)
-			switch {
-			case err != nil:
-				fmt.Fprintln(os.Stderr, err)
-				failed.Add(1)
-			case res.Allowed:
-				allowed.Add(1)
-			}
-		})
-
-		if failed.Load() > 0 {
-			return fmt.Errorf("%d calls failed", failed.Load())
 		}
-		fmt.Fprintln(out, shared.Load(), others.Load())
-	}
+	})
 
-	return nil
-}
-
-// exactlyTwentyOfProcesses lets four processes of 100 callers take from a bucket of 20, while as
-// many others take from buckets of one.
-func exactlyTwentyOfProcesses(t *testing.T, url string) {
-	processes := startProcesses(t, 4, serviceProcessURL, url)
-	for round := range 5 {
-		for _, p := range processes {
-			p.Write(fmt.Sprint("round ", round))
+	for n := range allowed {
+		if got := allowed[n].Load(); got != 20 {
+			t.Errorf("subject %d: got %d allowed of 400; want 20", n, got)
 		}
-		shared, others := 0, 0
-		for _, p := range processes {
-			var s, o int
-			if _, err := fmt.Sscan(p.Read(), &s, &o); err != nil {
-				t.Fatal(err)
-			}
-			shared, others = shared+s, others+o
-		}
-
-		if shared != 20 || others != callers {
-			t.Errorf("round %d: %d of 400 allowed on one subject, and %d of 400 on %d subjects; want 20 and %d", round, shared, others, callers, callers)
-		}
-	}
-
-	for _, p := range processes {
-		p.End()
 	}
 }
 
