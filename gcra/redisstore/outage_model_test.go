@@ -209,27 +209,3 @@ func TestOutageOfServersIsBounded(t *testing.T) {
 		})
 	})
 }
-
-// What is unreported does not drain faster for the time before it counted fewer servers.
-func TestUnreportedWhenServersAreCountedAnew(t *testing.T) {
-	m := newOutageModel(5, gcra.Limit{Count: 1, Per: time.Second, Burst: 10})
-	s := m.servers[0]
-	take := func(n int, units int64) {
-		charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: m.limit, Cost: units}}
-		if allowed, err := s.Local(n).Take(t.Context(), charges); err != nil || !allowed {
-			t.Fatalf("got %v, %v; want %d units", allowed, err, units)
-		}
-	}
-
-	take(5, 2)
-	m.now += tat.Ticks(10 * time.Second) // drains one: nothing drains for 5 s
-	take(1, 1)
-	list := s.reporter.grants.Reports(m.now, maxRound)
-	if len(list) != 1 {
-		t.Fatalf("got %d reports; want 1", len(list))
-	}
-
-	if got, want := list[0].Amount, tat.Ticks(2*time.Second); got != want {
-		t.Errorf("got a report of %v; want %v", tat.Duration(got), tat.Duration(want))
-	}
-}

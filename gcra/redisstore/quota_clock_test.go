@@ -150,7 +150,9 @@ func TestGrantOfAClockAhead(t *testing.T) {
 		c := gcra.Charge{Subject: "s", Policy: "q", Limit: gcra.Quota(10, gcra.Yearly), Cost: 6}
 		gcratest.MustTake(t, other, c)
 		c.Cost = 3
-		whenReporting(t, client, 1, func() { granted(t, r, 1, c) })
+		before := redistest.Calls(t, client, "mget")
+		granted(t, r, 1, c)
+		redistest.Eventually(t, patience, "a report", func() bool { return redistest.Calls(t, client, "mget") > before })
 		peek, err := gcra.Peek(t.Context(), other, gcra.Charge{Subject: "s", Policy: "q", Limit: c.Limit})
 		if err != nil || peek.Remaining != want || peek.ResetAfter > 366*aDay {
 			t.Errorf("a clock %d years ahead: got %+v, %v; want %d of 10 left, until the year ends", years, peek, err, want)

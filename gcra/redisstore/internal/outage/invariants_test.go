@@ -28,6 +28,15 @@ func TestForget(t *testing.T) {
 	wantTicks(t, "what is unreported", g.Ahead(charge(1, 1000), 1000, 1000), 30)
 }
 
+// Invariant 2: before servers are counted anew, level drains by the old count.
+func TestServersAreCountedAnew(t *testing.T) {
+	g := new(Grants)
+	g.Add(charge(2, 1000), name, 1000, 1000, 5)
+	now := 1000 + tat.Ticks(patience) + 50 // of which a fifth drains
+	g.Add(charge(1, 1000), name, now, now, 1)
+	wantTicks(t, "what is unreported", g.Ahead(charge(1, 1000), now, now), 20)
+}
+
 // Invariant 2: a quota gives nothing back, and has no local TAT that drains. What Redis said of it stays.
 func TestForgetAQuota(t *testing.T) {
 	g, now := new(Grants), int64(1000)
@@ -76,6 +85,14 @@ func TestLowerLimit(t *testing.T) {
 	wantTicks(t, "what is ahead", g.Ahead(charge(1, 60), 1000, 1000), 60+10)
 }
 
+// Invariant 7: a peek, which has no MaxDelay and so another Top, is no change of the limit.
+func TestPeekIsNoOtherLimit(t *testing.T) {
+	g := new(Grants)
+	g.Add(charge(12, 150), name, 1000, 1000, 1)
+	g.Ahead(charge(0, 100), 1000, 1000)
+	wantTicks(t, "what is ahead", g.Ahead(charge(1, 150), 1000, 1000), 120)
+}
+
 // Invariant 7: a late charge of a rate, whose Top is no limit's, raises room and top, and lowers neither.
 func TestLateChargeRaisesTheRoom(t *testing.T) {
 	for _, tt := range []struct{ late, want int64 }{{60, 100}, {160, 160}} {
@@ -102,6 +119,21 @@ func TestPartsOfUnitsAreReported(t *testing.T) {
 		}
 	}
 	wantTicks(t, "units reported", g.Units().Reported, 2)
+
+	g = twoOfAnotherT()
+	r := g.Reports(1000, 1)[0]
+	g.Record(&r, r.Amount, 1000, 1000)
+	wantTicks(t, "units reported of two with another T", g.Units().Reported, 2)
+}
+
+// twoOfAnotherT has two units, of which the first is as long as ten of the limit that has come since.
+func twoOfAnotherT() *Grants {
+	g := new(Grants)
+	long := charge(10, 1000)
+	long.Emission = 100
+	g.Add(long, name, 1000, 1000, 1)
+	g.Add(charge(1, 1000), name, 1000, 1000, 1)
+	return g
 }
 
 // Invariant 8: units that have drained are not lost, nor those that are lost once lost again, nor more than were granted.
@@ -113,12 +145,7 @@ func TestLostUnits(t *testing.T) {
 		wantTicks(t, "units lost after 3 of 5 have drained", g.Units().Lost, 2)
 	}
 
-	// A unit of 100 ticks counts as one, also when the limit's units have become shorter.
-	g = new(Grants)
-	long := charge(10, 1000)
-	long.Emission = 100
-	g.Add(long, name, 1000, 1000, 1)
-	g.Add(charge(1, 1000), name, 1000, 1000, 1)
+	g = twoOfAnotherT()
 	g.Close(1000)
 	wantTicks(t, "units lost of two with another T", g.Units().Lost, 2)
 }
