@@ -2,7 +2,6 @@ package gcra_test
 
 import (
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -69,94 +68,6 @@ func TestRetryAfterIsExact(t *testing.T) {
 		m.advance(gcratest.Tick)
 		if late := m.take(t, c); !late.Allowed {
 			t.Fatalf("%+v, after %v: got %+v; want allowed", c, r.RetryAfter, late)
-		}
-	})
-}
-
-// Remaining is between 0 and B, and falls by exactly the cost of each admission. It
-// does not rise while no time passes. The TAT never goes back.
-func TestRemainingCountsDown(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := gcratest.AnyLimit().Draw(t, "limit")
-		m := newStopped()
-		left, tat, now := limit.Capacity(), time.Duration(0), time.Duration(0)
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			d := gcratest.Pause(t, limit)
-			now += d
-			m.advance(d)
-			c := gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 2).Draw(t, "cost"), Peek: rapid.Bool().Draw(t, "peek")}
-			before := m.take(t, gcra.Charge{Limit: limit, Peek: true})
-			r := m.take(t, c)
-			want := before.Remaining
-			if r.Allowed && !c.Peek {
-				want -= c.Cost
-			}
-
-			if r.Remaining != want || r.Remaining < 0 || r.Remaining > limit.Capacity() {
-				t.Fatalf("%+v: got %d remaining; want %d of %d", c, r.Remaining, want, limit.Capacity())
-			}
-			if d == 0 && before.Remaining != left {
-				t.Fatalf("no time has passed, and %d remaining became %d", left, before.Remaining)
-			}
-
-			if now+r.ResetAfter < tat {
-				t.Fatalf("%+v: the bucket was to be full at %v, and now at %v", c, tat, now+r.ResetAfter)
-			}
-			left, tat = r.Remaining, now+r.ResetAfter
-		}
-	})
-}
-
-// A peek and a charge above the burst leave the bucket as it was.
-func TestPeekAndNeverWriteNothing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := gcratest.AnyLimit().Draw(t, "limit")
-		m := newStopped()
-		for range rapid.IntRange(0, 5).Draw(t, "steps") {
-			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
-			m.advance(gcratest.Pause(t, limit))
-		}
-
-		peek := gcra.Charge{Limit: limit, Peek: true}
-		before := m.take(t, peek)
-		if !before.Allowed || before.Never || before.RetryAfter != 0 || before.Delay != 0 {
-			t.Fatalf("a peek: got %+v; want allowed", before)
-		}
-
-		over := gcra.Charge{Limit: limit, Cost: rapid.Int64Min(limit.Capacity()+1).Draw(t, "cost above the burst")}
-		if r := m.take(t, over); !r.Never || r.Allowed || r.RetryAfter != 0 || r.Remaining != before.Remaining || r.ResetAfter != before.ResetAfter {
-			t.Fatalf("%+v: got %+v; want Never, and the state of %+v", over, r, before)
-		}
-		if after := m.take(t, peek); after != before {
-			t.Fatalf("after a peek and a charge of %d: got %+v; want %+v", over.Cost, after, before)
-		}
-	})
-}
-
-// Take and Refund of the same charges leave the bucket as it was.
-func TestRefundUndoes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := gcratest.AnyLimit().Draw(t, "limit")
-		m := newStopped()
-		for range rapid.IntRange(0, 5).Draw(t, "steps") {
-			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
-			m.advance(gcratest.Pause(t, limit))
-		}
-
-		before := m.take(t, gcra.Charge{Limit: limit, Peek: true})
-		charges := []gcra.Charge{{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")}}
-		if _, err := m.Take(t.Context(), charges); err != nil {
-			t.Fatal(err)
-		}
-		if !charges[0].Result.Allowed {
-			return
-		}
-
-		if err := m.Refund(t.Context(), charges); err != nil {
-			t.Fatal(err)
-		}
-		if r := charges[0].Result; r != before {
-			t.Fatalf("after the refund of %d: got %+v; want %+v", charges[0].Cost, r, before)
 		}
 	})
 }
