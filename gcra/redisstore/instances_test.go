@@ -1,12 +1,9 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,61 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
-
-// server is a store that a limiter uses, under traffic until it is stopped.
-type server struct {
-	*redisstore.Store
-	stop func()
-}
-
-// startServer starts a server with this Config.Instances.
-func startServer(t *testing.T, client redis.UniversalClient, prefix string, instances int, calls ...func(*redisstore.Store)) *server {
-	t.Helper()
-	s := &server{Store: storeOn(t, client, config{Prefix: prefix, Timeout: patience})}
-	s.Local(instances)
-	if calls == nil {
-		calls = append(calls, func(r *redisstore.Store) { _, _ = gcra.Take(context.Background(), r, plenty) })
-	}
-
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for _, call := range calls {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				call(s.Store)
-				time.Sleep(20 * time.Millisecond)
-			}
-		})
-	}
-
-	s.stop = func() {
-		cancel()
-		wg.Wait()
-	}
-
-	t.Cleanup(s.stop)
-	return s
-}
-
-// counts waits until all servers have this count.
-func counts(t *testing.T, want int, servers ...*server) {
-	t.Helper()
-	var got []int
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		got = got[:0]
-		for _, s := range servers {
-			got = append(got, s.Stats().Instances)
-		}
-		if !slices.ContainsFunc(got, func(n int) bool { return n != want }) {
-			return
-		}
-	}
-	t.Fatalf("got counts %v; want %d", got, want)
-}
 
 // movedClock stands still unless it is moved.
 type movedClock struct{ ahead atomic.Int64 }
@@ -91,74 +38,24 @@ func counting(t testing.TB, client redis.UniversalClient) (*redisstore.Store, *m
 
 const markKey = "{instances}" // after the Prefix
 
-func isMark(cmd redis.Cmder) bool { return strings.HasSuffix(fmt.Sprint(cmd.Args()[3]), markKey) }
-
-// Servers that lose Redis one after another do not count those that lost it before: of
-// three, the first grants a third of the limit, the next a half, and the last all of it.
-func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
-	t.Parallel()
-	client := anyRedis(t)
-	open := func() *redisstore.Store { return storeOn(t, client, config{Timeout: patience}) }
-	a, b, c := open(), open(), open()
-	mark := func(want int, servers ...*redisstore.Store) {
-		redistest.Eventually(t, patience, fmt.Sprint("a count of ", want), func() bool {
-			for _, s := range servers {
-				s.Mark(time.Minute)
-			}
-			return !slices.ContainsFunc(servers, func(s *redisstore.Store) bool { return s.Stats().Instances != want })
-		})
-	}
-
-	mark(3, a, b, c)
-	a.Mark(time.Millisecond) // to the others, a server without a mark is one that is cut off
-	mark(2, b, c)
-	b.Mark(time.Millisecond)
-	mark(1, c)
-
-	const burst = 60
-	for i, s := range []*redisstore.Store{a, b, c} {
-		granted, charge := 0, hourly(fmt.Sprint("client of server ", i), burst)
-		for range burst + 1 {
-			res, err := gcra.Take(t.Context(), s.Local(0), charge)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res.Allowed {
-				granted++
-			}
-		}
-
-		if want := burst / (3 - i); granted != want {
-			t.Errorf("server %d: got %d units granted alone; want %d", i, granted, want)
-		}
-	}
-}
-
-// Stores that no limiter uses, or that only peek and refund, are not counted and leave
-// no mark.
+// Stores that no limiter uses, or that only peek and refund, leave no mark.
 func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
-	t.Parallel()
 	client := anyRedis(t)
-	startServer(t, client, "rl:", 0,
-		func(r *redisstore.Store) {
-			_, _ = gcra.Peek(context.Background(), r, gcra.Charge{Subject: "k", Policy: "p", Limit: plenty.Limit})
-		},
-		func(r *redisstore.Store) { _ = r.Refund(context.Background(), []gcra.Charge{plenty}) })
-
-	caller := storeOn(t, client, config{Timeout: patience}) // as turns.Turns and httpclient use it
-	a := startServer(t, client, "rl:", 0)
-	for a.Stats().Batches < 100 {
-		if !answers(caller) {
-			t.Fatal("no answer")
+	r, _ := counting(t, client)
+	caller := storeOn(t, client, config{Timeout: patience}) // as turns.Turns uses it
+	for range 20 {
+		if _, err := gcra.Peek(t.Context(), r, gcra.Charge{Subject: "k", Policy: "p", Limit: plenty.Limit}); err != nil {
+			t.Fatal(err)
 		}
+		if err := r.Refund(t.Context(), []gcra.Charge{plenty}); err != nil {
+			t.Fatal(err)
+		}
+		gcratest.MustTake(t, caller, plenty)
 	}
 
-	counts(t, 1, a)
-	if n := caller.Stats().Instances; n != 0 {
-		t.Errorf("a store that no limiter uses counts %d; want 0", n)
-	}
-	if marks := client.Get(t.Context(), "rl:"+markKey).Val(); strings.Count(marks, "=") != 1 {
-		t.Errorf("got marks %s; want one", marks)
+	redistest.Eventually(t, patience, "the mark of a take", func() bool { return answers(r) && r.Stats().Instances > 0 })
+	if n := r.Stats().Instances; n != 1 || caller.Stats().Instances != 0 {
+		t.Errorf("got counts %d, and %d of a store that no limiter uses; want 1 and 0", n, caller.Stats().Instances)
 	}
 }
 
@@ -334,19 +231,4 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 		!strings.Contains(line, "Instances is 3, but 5 servers use this Redis") {
 		t.Errorf("got %s; want a warning of 3 and 5", line)
 	}
-}
-
-// A panic in a hook of the client does not end the program, and the next mark is sent.
-func TestMarkSurvivesAPanic(t *testing.T) {
-	t.Parallel()
-	client := anyRedis(t)
-	var panicked sync.Once
-	client.AddHook(scriptHook(func(cmd redis.Cmder) error {
-		if isMark(cmd) {
-			panicked.Do(func() { panic("a hook") })
-		}
-		return nil
-	}))
-	s := startServer(t, client, "rl:", 0)
-	counts(t, 1, s)
 }

@@ -213,48 +213,6 @@ func TestCachedRetryAfterIsNotTooShort(t *testing.T) {
 	}
 }
 
-// A reply that arrives after a later refund's is not learned.
-func TestCacheIgnoresRepliesFromBeforeARefund(t *testing.T) {
-	w := newSimulation(time.Second)
-	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
-	take := w.request(c, false)
-	w.redis(take) // its reply is late
-
-	w.now++
-	refund := w.request(c, true)
-	w.redis(refund)
-	w.now++
-	w.learn(refund, false)
-
-	w.now++
-	w.learn(take, false)
-	if w.denies(c) {
-		t.Error("the cache denies after a refund")
-	}
-}
-
-// The process that refunds has no cached denial afterwards.
-func TestCacheFollowsOwnRefund(t *testing.T) {
-	w := newSimulation(time.Second)
-	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
-	take := w.request(c, false)
-	w.redis(take)
-	w.learn(take, false)
-	if !w.denies(c) {
-		t.Fatal("the cache does not deny although the bucket is empty")
-	}
-
-	for _, lost := range []bool{false, true} {
-		w.now++
-		refund := w.request(c, true)
-		w.redis(refund)
-		w.learn(refund, lost)
-		if w.denies(c) {
-			t.Errorf("the cache denies after a refund (its reply lost: %v)", lost)
-		}
-	}
-}
-
 // What the local store has granted and Redis does not know denies until it is charged, also without a denial cache.
 func TestUnreportedDenies(t *testing.T) {
 	w := newSimulation(0)
