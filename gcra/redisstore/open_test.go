@@ -176,6 +176,9 @@ func TestOptionsParameters(t *testing.T) {
 	if o := options("unix://user:secret@/run/redis@1.sock?db=3"); o.Addrs[0] != "/run/redis@1.sock" || o.Username != "user" || o.Password != "secret" || o.DB != 3 || len(o.Addrs) != 1 {
 		t.Errorf("unix socket: got %q, user %q, password %q, database %d", o.Addrs, o.Username, o.Password, o.DB)
 	}
+	if o := options("redis://host"); o.PipelinePoolSize != -1 || o.MinIdleConns < 2 {
+		t.Errorf("got a pool of %d for pipelines, and %d spare connections; want one pool with 2 or more", o.PipelinePoolSize, o.MinIdleConns)
+	}
 	if o := options("redis://host"); o.Protocol != 2 || o.TLSConfig != nil || o.ConnMaxIdleTime != 3*time.Minute {
 		t.Errorf("got protocol %d, TLS %v, connections idle for %v; want 2, none, 3m", o.Protocol, o.TLSConfig, o.ConnMaxIdleTime)
 	}
@@ -247,12 +250,12 @@ func TestTimeoutOnACluster(t *testing.T) {
 		gcratest.MustTake(t, r, hourly("s", 10))
 
 		for _, node := range cluster.Nodes {
-			if err := node.Client().Do(t.Context(), "client", "pause", 2000, "all").Err(); err != nil {
+			if err := node.Client().Do(t.Context(), "client", "pause", 1000, "all").Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := r.Take(t.Context(), []gcra.Charge{hourly("s", 10)}); (err == nil) != want {
-			t.Errorf("Redis answers after 2 s, with a Timeout of %v, %q: got %v; want an answer: %v", patience, params, err, want)
+			t.Errorf("Redis answers after 1 s, with a Timeout of %v, %q: got %v; want an answer: %v", patience, params, err, want)
 		}
 	}
 }

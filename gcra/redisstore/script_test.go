@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
-	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // answering runs a server that answers the commands with reply, and others with OK.
@@ -162,106 +160,5 @@ func TestExtremeReplies(t *testing.T) {
 				gcratest.MustTake(t, r, c)
 			}
 		}
-	}
-}
-
-// A script is not sent again when its reply is lost, although the client retries
-// commands: Take returns an error, and the charge is made once.
-func TestLostReplyChargesOnce(t *testing.T) {
-	server := redistest.Start(t)
-	direct := patientClient(t, server.Addr)
-	proxy := redistest.NewProxy(t, server.Addr)
-	client := newClient(t, &redis.Options{Addr: proxy.Addr}) // MaxRetries 3, go-redis's default
-	r := newStore(t, client, config{})
-	sees := newStore(t, direct, config{Prefix: r.Prefix()})
-	gcratest.MustTake(t, r, hourly("s", 100))
-
-	for i := range int64(3) {
-		redistest.ResetStats(t, direct)
-		proxy.DropReply(1)
-		if _, err := gcra.Take(t.Context(), r, hourly("s", 100)); err == nil {
-			t.Error("got no error for a lost reply")
-		}
-		if n := redistest.Calls(t, direct, "evalsha"); n != 1 {
-			t.Errorf("got %d EVALSHA; want 1", n)
-		}
-
-		if got, want := spent(t, sees, "s", 100), 2+i; got != want {
-			t.Errorf("got %d spent; want %d", got, want)
-		}
-		spent(t, r, "s", 100) // succeeds: three failures in a row would open the breaker
-	}
-
-	// The same for a refund.
-	proxy.DropReply(1)
-	if err := r.Refund(t.Context(), []gcra.Charge{hourly("s", 100)}); err == nil {
-		t.Error("got no error for a refund whose reply was lost")
-	}
-	if got := spent(t, sees, "s", 100); got != 3 {
-		t.Errorf("after a refund: got %d spent; want 3", got)
-	}
-}
-
-// The same on a ring and on a cluster, where a batch is several scripts in a pipeline
-// and the client sends a failed command to another node.
-func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		open func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy)
-	}{
-		{"ring", func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy) {
-			server := redistest.Start(t)
-			proxy := redistest.NewProxy(t, server.Addr)
-			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": proxy.Addr}})
-			return ring, patientClient(t, server.Addr), map[string]*redistest.Proxy{"one": proxy}
-		}},
-		{"cluster", func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy) {
-			cluster := redistest.StartCluster(t)
-			proxies = make(map[string]*redistest.Proxy)
-			for _, addr := range cluster.Addrs() {
-				proxies[addr] = redistest.NewProxy(t, addr)
-			}
-			o := cluster.Options()
-			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, network, proxies[addr].Addr)
-			}
-			return redis.NewClusterClient(o), cluster.Client(), proxies
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			client, direct, proxies := tt.open(t)
-			t.Cleanup(func() { client.Close() })
-			cfg := config{Prefix: newPrefix()}
-			r, sees := newStore(t, client, cfg), newStore(t, direct, cfg)
-			var group []gcra.Charge
-			for i := range 12 {
-				group = append(group, hourly(fmt.Sprint("subject ", i), 100))
-			}
-
-			for range 5 {
-				gcratest.MustTake(t, r, group...) // three failures in a row would open the breaker
-				before := make([]int64, len(group))
-				for i, c := range group {
-					before[i] = spent(t, sees, c.Subject, 100)
-				}
-				for _, p := range proxies {
-					p.DropReply(1)
-				}
-				if _, err := r.Take(t.Context(), group); err == nil {
-					t.Error("got no error for a lost reply")
-				}
-
-				for _, p := range proxies {
-					p.Pass()
-				}
-				for i, c := range group {
-					if got := spent(t, sees, c.Subject, 100) - before[i]; got < 0 || got > 1 {
-						t.Errorf("%s: got %d charges; want at most one", c.Subject, got)
-					}
-				}
-			}
-		})
 	}
 }
