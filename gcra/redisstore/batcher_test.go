@@ -46,29 +46,6 @@ func TestPanicInAHook(t *testing.T) {
 	}
 }
 
-// A dial that hangs takes no more than the Timeout, also where the caller sends its
-// own batch.
-func TestHangingDial(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	client := newClient(t, &redis.Options{
-		ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond, DialTimeout: patience, DialerRetries: 1,
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			<-hang
-			return nil, errors.New("hung")
-		},
-	})
-
-	r := storeOn(t, client, config{Logger: quiet})
-	for range 5 {
-		begin := time.Now()
-		_, err := gcra.Take(t.Context(), r, hourly("a", 1))
-		if took := time.Since(begin); err == nil || took > patience/4 {
-			t.Errorf("got %v after %v; want an error after about 50ms", err, took)
-		}
-	}
-}
-
 // A server that does not reply delays no call by more than the Timeout, whatever the
 // timeouts of the client, and the error wraps DeadlineExceeded. The store recovers
 // with the server.

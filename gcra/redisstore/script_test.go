@@ -102,33 +102,21 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 }
 
 // A reply of a wrong type or size is an error with the reply in it, and neither a
-// panic nor a decision.
+// panic nor a decision. FuzzReply of package rediskit has the types.
 func TestOddReplies(t *testing.T) {
 	for _, tt := range []struct{ reply, want string }{
 		{"*2\r\n:0\r\n:0\r\n", ""}, // the right one
 		{":0\r\n", "int64; want a list"},
-		{"$1\r\n0\r\n", "string; want a list"},
-		{"+OK\r\n", "string; want a list"},
-		{",1.5\r\n", "float64; want a list"},
 		{"#t\r\n", "bool; want a list"},
-		{"(12345678901234567890\r\n", "big.Int; want a list"},
-		{"%1\r\n+a\r\n:1\r\n", "map[interface {}]interface {}; want a list"},
 		{"$-1\r\n", "nil"},
-		{"*-1\r\n", "nil"},
 		{"_\r\n", "nil"},
-		{"*0\r\n", "0 items; want 2"},
 		{"*1\r\n:0\r\n", "1 items; want 2"},
-		{"*3\r\n:0\r\n:0\r\n:0\r\n", "3 items; want 2"},
 		{"*2\r\n:0\r\n$1\r\n0\r\n", "item 1 is string"},
-		{"*2\r\n$-1\r\n:0\r\n", "item 0 is <nil>"},
-		{"*2\r\n*1\r\n:0\r\n:0\r\n", "item 0 is []interface {}"},
 		{"*2\r\n:0\r\n,0.5\r\n", "item 1 is float64"},
 		{"-ERR boom\r\n", "ERR boom"},
 		{"-NOSCRIPT again and again\r\n", "NOSCRIPT"},
-		{"-WRONGTYPE no\r\n", "WRONGTYPE"},
 		{"-BUSY script\r\n", "BUSY"},
 		{"hello\r\n", "redisstore: "},
-		{"*-5\r\n", "redisstore: "},
 		{"*99999999999999999999\r\n", "redisstore: "},
 		{"", "EOF"}, // the server closes the connection
 	} {
