@@ -2,9 +2,7 @@ package gcra_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"io"
 	"math"
 	"math/big"
 	"strings"
@@ -343,29 +341,5 @@ func TestLimitInFiles(t *testing.T) {
 				t.Errorf("an invalid limit: got %s, %v; want an error with the count", got, err)
 			}
 		})
-	}
-}
-
-func TestLimitFlag(t *testing.T) {
-	parse := func(byDefault gcra.Limit, args ...string) (gcra.Limit, string, error) {
-		var l gcra.Limit
-		var usage strings.Builder
-		set := flag.NewFlagSet("server", flag.ContinueOnError)
-		set.SetOutput(io.Discard)
-		set.TextVar(&l, "limit", byDefault, "requests of a client")
-		err := set.Parse(args)
-		set.SetOutput(&usage)
-		set.PrintDefaults()
-		return l, usage.String(), err
-	}
-
-	if l, usage, err := parse(gcra.PerMinute(100)); err != nil || l != gcra.PerMinute(100) || !strings.Contains(usage, "(default 100/minute)") {
-		t.Errorf("no flag: got %v, %v, usage %q; want the default in both", l, err, usage)
-	}
-	if l, usage, err := parse(gcra.Limit{}, "-limit", "25/5s burst 50"); err != nil || l.String() != "25/5s burst 50" || strings.Contains(usage, "default") {
-		t.Errorf("no default: got %v, %v, usage %q; want 25/5s burst 50", l, err, usage)
-	}
-	if l, _, err := parse(gcra.PerMinute(100), "-limit", "fast"); err == nil || !strings.Contains(err.Error(), `gcra: limit "fast": want a form such as`) {
-		t.Errorf("a wrong flag: got %v, %v; want an error with the value and the form", l, err)
 	}
 }
