@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,47 @@ func counting(t testing.TB, client redis.UniversalClient) (*redisstore.Store, *m
 }
 
 const markKey = "{instances}" // after the Prefix
+
+// Servers that lose Redis one after another do not count those that lost it before: of
+// three, the first grants a third of the limit, the next a half, and the last all of it.
+func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	client := anyRedis(t)
+	open := func() *redisstore.Store { return storeOn(t, client, config{Timeout: patience}) }
+	a, b, c := open(), open(), open()
+	mark := func(want int, servers ...*redisstore.Store) {
+		redistest.Eventually(t, patience, fmt.Sprint("a count of ", want), func() bool {
+			for _, s := range servers {
+				s.Mark(time.Minute)
+			}
+			return !slices.ContainsFunc(servers, func(s *redisstore.Store) bool { return s.Stats().Instances != want })
+		})
+	}
+
+	mark(3, a, b, c)
+	a.Mark(time.Millisecond) // to the others, a server without a mark is one that is cut off
+	mark(2, b, c)
+	b.Mark(time.Millisecond)
+	mark(1, c)
+
+	const burst = 60
+	for i, s := range []*redisstore.Store{a, b, c} {
+		granted, charge := 0, hourly(fmt.Sprint("client of server ", i), burst)
+		for range burst + 1 {
+			res, err := gcra.Take(t.Context(), s.Local(0), charge)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Allowed {
+				granted++
+			}
+		}
+
+		if want := burst / (3 - i); granted != want {
+			t.Errorf("server %d: got %d units granted alone; want %d", i, granted, want)
+		}
+	}
+}
 
 // Stores that no limiter uses, or that only peek and refund, leave no mark.
 func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
