@@ -23,7 +23,7 @@ var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 func TestMain(m *testing.M) {
 	redistest.Child(limitedURL, limitedServer)
 	redistest.Child(soakURL, soakServer)
-	parallel.AtMost(6)
+	parallel.AtMost(16) // they wait, some of them for a cluster that they share
 	code := m.Run()
 	sharedCluster.stop()
 	sharedSentinel.stop()
@@ -76,12 +76,17 @@ var (
 	table   []*outcome
 )
 
-// apart is [fault] for a test that changes and measures nothing of the process. In the short form such tests run beside each other.
+// apart is [fault] for a test that changes and measures nothing of the process.
 func apart(t *testing.T, injected string) *outcome {
+	beside(t)
+	return fault(t, injected)
+}
+
+// beside lets the test run beside others, in the short form.
+func beside(t *testing.T) {
 	if !long {
 		t.Parallel()
 	}
-	return fault(t, injected)
 }
 
 // fault gives a test its row in the table. Call it first. Such tests are called TestFault, a

@@ -71,6 +71,7 @@ func jobs(t *testing.T, client func() redis.UniversalClient, key string, most in
 }
 
 func TestSlotsWhileTheirSlotMoves(t *testing.T) {
+	beside(t)
 	c := theCluster(t)
 	const most = 4
 	key := subjectOn(t, c, 0, "job")
@@ -97,6 +98,7 @@ func TestSlotsWhileTheirSlotMoves(t *testing.T) {
 }
 
 func TestSlotsAtFailover(t *testing.T) {
+	beside(t)
 	group := theSentinels(t)
 	const most = 4
 	client := func() redis.UniversalClient {

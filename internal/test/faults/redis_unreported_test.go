@@ -148,6 +148,7 @@ func (b *balance) look(t *testing.T) {
 // the bound and what servers owe at that moment: their shares, and what these give back
 // while a server is cut off. When all is paid, nothing is left over.
 func TestFault100LossyLink(t *testing.T) {
+	beside(t)
 	for _, servers := range []int{1, 3} {
 		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
 			o := apart(t, fmt.Sprint("30 % of packets to Redis are lost, servers: ", servers))

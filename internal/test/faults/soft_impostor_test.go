@@ -46,6 +46,7 @@ func impostor(t *testing.T, text string) (addr string) {
 
 // A proxy in between answers for a server that is dead. The log says what came.
 func TestFault108ProxyAnswersForADeadServer(t *testing.T) {
+	beside(t)
 	for name, answer := range map[string]struct{ text, code string }{
 		"502":      {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "redis-protocol"},
 		"upstream": {"-ERR upstream connection failure\r\n", "redis-refuses"},

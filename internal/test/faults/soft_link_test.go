@@ -14,6 +14,7 @@ import (
 // Every answer that comes through tells the store what Redis knows, which is less than
 // what the server has granted meanwhile.
 func TestFault101LinkThatLosesPackets(t *testing.T) {
+	beside(t)
 	for _, percent := range []int{1, 10, 30, 50} {
 		t.Run(fmt.Sprintf("%d%%", percent), func(t *testing.T) {
 			p := float64(percent) / 100

@@ -26,7 +26,7 @@ func TestFault106TLSHandshakeHangs(t *testing.T) {
 // Open connections go on when the certificate expires. New ones do not verify, and the
 // log says what to do.
 func TestFault107CertificateExpires(t *testing.T) {
-	o := fault(t, "a certificate that expires, and is renewed")
+	o := apart(t, "a certificate that expires, and is renewed")
 	certs := redistest.NewCertificates(t)
 	server := redistest.StartTLS(t, certs)
 	unverified := server.Options()
