@@ -20,12 +20,14 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/inflight"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) {
 	children()
-	logging.Disable() // go-redis logs each dial that fails
+	parallel.AtMost(6) // they wait for what servers do meanwhile
+	logging.Disable()  // go-redis logs each dial that fails
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
@@ -173,6 +175,7 @@ func (c confusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // Whatever the network does to calls, no more than Max run, and afterwards all slots are free.
 func TestNetworkFaults(t *testing.T) {
+	t.Parallel()
 	const most = 5
 	for name, fault := range map[string]func(p *redistest.Proxy){
 		"late":       func(p *redistest.Proxy) { p.DelayBetween(0, 15*time.Millisecond) },
@@ -187,6 +190,7 @@ func TestNetworkFaults(t *testing.T) {
 		"overtaking": func(*redistest.Proxy) {},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t)
 			var servers []*inflight.Limiter
 			var proxies []*redistest.Proxy
