@@ -256,8 +256,11 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // Mistakes are errors that say what would be right.
 func TestMistakes(t *testing.T) {
-	l := memory(t, Config{})
-	_, err := l.Gate(Limit{Name: "a:b", OnFailure: 7})
+	l, err := NewMemory(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.Gate(Limit{Name: "a:b", OnFailure: 7})
 	for _, want := range []string{"Name", "Key", "Max", "OnFailure"} {
 		if err == nil || !strings.Contains(err.Error(), want+" is ") {
 			t.Errorf("got %v; want a mistake in %s", err, want)
