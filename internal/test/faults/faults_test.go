@@ -23,7 +23,7 @@ var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 func TestMain(m *testing.M) {
 	redistest.Child(limitedURL, limitedServer)
 	redistest.Child(soakURL, soakServer)
-	parallel.AtMost(16) // they wait, some of them for a cluster that they share
+	parallel.AtMost(12) // they wait, some of them for a cluster that they share
 	code := m.Run()
 	sharedCluster.stop()
 	sharedSentinel.stop()
