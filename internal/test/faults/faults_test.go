@@ -46,7 +46,7 @@ type outcome struct {
 	recovery time.Duration // from the end of the fault to the first answer of Redis
 
 	mu   sync.Mutex
-	took latencies // of maxTook decisions at most, chosen at random
+	took []time.Duration // of maxTook decisions at most, chosen at random
 }
 
 // maxTook is enough for the p99.9, and little beside the memory that tests measure.

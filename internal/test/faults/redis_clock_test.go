@@ -18,9 +18,6 @@ import (
 // ticks is a span as the stored TATs count it, in units of 100 ns.
 func ticks(d time.Duration) int64 { return int64(d / 100) }
 
-// epoch is where TATs are counted from.
-var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // shiftTATs moves the stored TATs of a prefix into the future, which to the limiter
 // is the same as a Redis clock that goes back by as much.
 func shiftTATs(t testing.TB, server *redistest.Server, prefix string, by time.Duration) {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,78 +14,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
-
-// latencies are of decisions, to be sorted.
-type latencies []time.Duration
-
-func (l latencies) p99() time.Duration {
-	slices.Sort(l)
-	return l[len(l)*99/100]
-}
-
-// hot takes from one key through two stores for a while.
-func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latencies, allowed, failed int64) {
-	var mu sync.Mutex
-	end := time.Now().Add(d)
-	redistest.Together(8, func(i int) {
-		var mine latencies
-		var passed, errs int64
-		for time.Now().Before(end) {
-			start := time.Now()
-			res, err := o.take(stores[i%2], c)
-			mine = append(mine, time.Since(start))
-			if err != nil {
-				errs++
-			} else if res.Allowed {
-				passed++
-			}
-		}
-
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, mine...)
-		allowed += passed
-		failed += errs
-	})
-
-	return all, allowed, failed
-}
-
-// A key that all clients use costs Redis little more than its allowed requests: the
-// denial cache answers the others, correctly.
-func TestFault49HotKey(t *testing.T) {
-	o := fault(t, "one key from two stores")
-	server := redistest.Start(t)
-	d := phase(time.Second, 10*time.Second)
-	c := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerSecond(20), Cost: 1}
-	bound := func(took time.Duration) int64 { return 20 + int64(math.Ceil(20*took.Seconds())) }
-	var scripts [2]int64
-	for i, ttl := range []time.Duration{time.Second, -1} {
-		var stores [2]*rig
-		for j := range stores {
-			stores[j] = rigAt(t, server.URL(), config{Prefix: fmt.Sprint("hot", i, ":"), Timeout: ample, DenialTTL: ttl})
-			works(t, stores[j])
-		}
-
-		redistest.ResetStats(t, server.Client())
-		start := time.Now()
-		all, allowed, failed := hot(o, stores, c, d)
-		o.atMost(t, allowed, bound(time.Since(start)), "one hot key")
-		if least := int64(20 * d.Seconds()); failed > 0 || allowed < least {
-			t.Errorf("DenialTTL %v: %d allowed, %d failed; want at least %d and none", ttl, allowed, failed, least)
-		}
-		scripts[i] = redistest.Calls(t, server.Client(), "evalsha")
-		if i == 0 {
-			// One script whenever the rate may allow a request.
-			if denied := int64(len(all)) - allowed; scripts[i] > allowed+denied/20 {
-				t.Errorf("%d scripts for %d allowed and %d denied requests; want 95%% of the denied ones without a script", scripts[i], allowed, denied)
-			}
-			o.injected += fmt.Sprintf(": %.0f a second, p99 %v, %d scripts", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), scripts[i])
-		}
-	}
-
-	o.injected += fmt.Sprintf("; %d without the denial cache", scripts[1])
-}
 
 // fleet are servers that share limits and decide by themselves in an outage.
 type fleet struct {

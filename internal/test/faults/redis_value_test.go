@@ -3,10 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,71 +85,5 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	expect(t, "decisions with an error", s.failed.Load(), 0)
 	if lines := store.log.Lines(isAway); len(lines) != 0 {
 		t.Errorf("damaged values counted as an outage: %q", lines)
-	}
-}
-
-// Peek runs no command that writes, whatever it finds: full, empty and indebted buckets,
-// damaged ones and values of a clock that was ahead, which a charge would heal.
-func TestFault42PeekWritesNothing(t *testing.T) {
-	apart(t, "Peek at full, empty, indebted and damaged buckets")
-	server := redistest.Start(t)
-	store := rigAt(t, server.URL(), config{Prefix: "rl:", Timeout: ample})
-	ctx, client := t.Context(), server.Client()
-	limiter := middleware.Must(middleware.New(middleware.Config{Store: store.Store},
-		middleware.Policy{Name: "rate", Key: byClient, Limit: gcra.PerMinute(5), MaxDelay: time.Second, MaxDebt: 10},
-		middleware.Policy{Name: "quota", Key: byClient, Limit: gcra.Quota(100, gcra.Monthly), MaxDebt: 10},
-		middleware.Policy{Name: "shadow", Key: byClient, Limit: gcra.PerHour(1), Shadow: true}))
-
-	request := func(subject string) *http.Request {
-		r := httptest.NewRequest(http.MethodGet, "/usage", nil)
-		r.Header.Set("X-Client", subject)
-		return r
-	}
-
-	subjects := []string{"new", "used", "indebted", "empty"}
-	limiter.Decide(request("used"))
-	d := limiter.Decide(request("indebted"))
-	if err := d.Settle(ctx, 12, "rate", "quota", "shadow"); err != nil {
-		t.Fatal(err)
-	}
-
-	for range 8 {
-		limiter.Decide(request("empty"))
-	}
-
-	for i, value := range []string{"x", "nan", "inf", "1e308", "-1", strconv.FormatInt(ticks(time.Since(epoch)+1000*time.Hour), 10), "1" + strings.Repeat("0", 15)} {
-		subjects = append(subjects, fmt.Sprint("damaged", i))
-		for _, policy := range []string{"rate", "quota~month", "shadow"} {
-			if err := client.Set(ctx, "rl:{"+subjects[len(subjects)-1]+"}:"+policy, value, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-
-	lines := monitored(t, server, func() {
-		for range 3 {
-			for _, subject := range subjects {
-				if d := limiter.Peek(request(subject)); d.Err != nil || len(d.Results) != 3 || !d.Allowed {
-					t.Errorf("%s: got %+v; want three policies", subject, d)
-				}
-			}
-		}
-	})
-
-	for _, line := range lines {
-		_, command, _ := strings.Cut(line, "] ")
-		name, _, _ := strings.Cut(strings.ToLower(strings.Trim(command, `"`)), `"`)
-		switch name {
-		case "evalsha", "eval", "time", "mget", "echo":
-		default:
-			t.Errorf("Peek runs %s", command)
-		}
-	}
-
-	if calls := len(commands(lines, "evalsha")); calls != 3*len(subjects) {
-		t.Errorf("got %d calls of %d; want one each", calls, 3*len(subjects))
-	}
-	if d := limiter.Decide(request("empty")); d.Allowed {
-		t.Errorf("after Peek an empty bucket allows: %+v", d)
 	}
 }

@@ -31,7 +31,7 @@ type site struct {
 	failed    atomic.Int64 // decisions with an Err
 
 	mu   sync.Mutex
-	took latencies // of all decisions
+	took []time.Duration // of all decisions
 }
 
 func openSite(t *testing.T, o *outcome, cfg sitetest.Config) *site {

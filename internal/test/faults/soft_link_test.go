@@ -2,13 +2,10 @@ package faults
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
-	"github.com/seed-e377111c/ratelimit/internal/test/window"
 )
 
 // Every answer that comes through tells the store what Redis knows, which is less than
@@ -51,48 +48,4 @@ func TestFault104HalfOpenConnections(t *testing.T) {
 		t.Errorf("%d connections; want another one", n)
 	}
 	proxy.Pass() // resets them, so that the store can be closed at once
-}
-
-// Two servers call two masters, each of which takes writes: the limit holds on each
-// side. When the second master has become a replica, the limit holds for both again.
-func TestFault110TwoMastersTakeWrites(t *testing.T) {
-	o := apart(t, "two masters")
-	first, second := redistest.Start(t), redistest.Start(t)
-
-	links := []*redistest.Proxy{redistest.NewProxy(t, first.Addr), redistest.NewProxy(t, second.Addr)}
-	start := time.Now()
-	var askers []*asker
-	var stops []func()
-	for _, link := range links {
-		a := openAsker(t, o, "redis://"+link.Addr+"/0", len(links), softLimit())
-		a.start = start
-		works(t, a.store)
-		askers = append(askers, a)
-		stops = append(stops, a.asking(t))
-	}
-
-	time.Sleep(phase(time.Second, time.Minute))
-	parted := time.Since(start)
-	host, port, _ := strings.Cut(first.Addr, ":")
-	do(t, second, "replicaof", host, port)
-	links[1].Move(first.Addr)
-	o.recovers(t, askers[1].store, probing)
-	healed := time.Since(start)
-	time.Sleep(phase(500*time.Millisecond, 10*time.Second))
-	for _, stop := range stops {
-		stop()
-	}
-
-	burst := float64(burstOf(softLimit()))
-	var both []window.Call
-	for _, a := range askers {
-		both = append(both, a.calls...)
-		// What the side has granted while it was apart.
-		a.calls = slices.DeleteFunc(slices.Clone(a.calls), func(c window.Call) bool { return c.End > parted })
-		a.check(t, burst)
-	}
-
-	apart := float64(healed) / float64(softLimit().Per) // the rate of the other side, which has a burst too
-	o.windows(t, both, burst+apart+burst)
-	o.windows(t, slices.DeleteFunc(both, func(c window.Call) bool { return c.Begin < healed }), burst)
 }
