@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -240,40 +238,6 @@ func TestDiagnosticsOfDecide(t *testing.T) {
 		l.Decide(r)
 	}
 	expectLine(t, log, diag.ProxyIgnored, `hint=TrustedProxies("10.1.2.3")`)
-}
-
-// A real proxy adds X-Forwarded-For. There is one line for both policies.
-func TestDiagnosticsBehindProxy(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		key  keyfunc.Func
-		code diag.Code
-	}{
-		{"RemoteAddr", keyfunc.RemoteAddr, diag.ProxyIgnored},
-		{"TrustedProxies", keyfunc.TrustedProxies("127.0.0.1"), ""},
-	} {
-		log := new(diagtest.Log)
-		s := sitetest.Start(t, sitetest.Config{Build: sitetest.BuildMux, Config: middleware.Config{Logger: log.Logger()}, Policies: []middleware.Policy{
-			{Name: "p", Key: test.key, Limit: ample}, {Name: "q", Key: test.key, Limit: once}}})
-
-		target, err := url.Parse(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(target))
-		defer proxy.Close()
-		for i, want := range []int{200, 429, 429} {
-			res, err := http.Get(proxy.URL + "/ok")
-			if err != nil {
-				t.Fatal(err)
-			}
-			res.Body.Close()
-			if res.StatusCode != want {
-				t.Errorf("%s, request %d: got %d; want %d", test.name, i+1, res.StatusCode, want)
-			}
-		}
-		expectLine(t, log, test.code)
-	}
 }
 
 // A peer with a public address is a client, whose fields mean nothing.

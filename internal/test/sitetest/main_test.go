@@ -4,10 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m).Run()) }
-
-var once = gcra.PerHour(1)
