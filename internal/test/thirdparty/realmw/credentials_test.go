@@ -1,8 +1,11 @@
+// Package realmw runs key functions behind real authentication middleware, and
+// recipes of the docs in the frameworks that they are for.
 package realmw
 
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -32,6 +35,31 @@ import (
 var credentialKey = []byte("a secret of 32 bytes or more ...")
 
 func verifyWith(*jwt.Token) (any, error) { return credentialKey, nil }
+
+// userFrom is the key of docs/keys.md.
+func userFrom(auth *ginjwt.GinJWTMiddleware) func(*http.Request) (string, error) {
+	return viagin.KeyFrom(func(c *gin.Context) (string, error) {
+		id, _ := ginjwt.ExtractClaims(c)[auth.IdentityKey].(string)
+		if id == "" {
+			return "", fmt.Errorf("no text in claim %q: is gin-jwt in front, and does PayloadFunc set the claim?", auth.IdentityKey)
+		}
+		return id, nil
+	})
+}
+
+// echoUser is the key of docs/keys.md: echo-jwt leaves the verified token in echo's context, under "user".
+var echoUser = viaecho.KeyFrom(func(c echo.Context) (string, error) {
+	token, ok := c.Get("user").(*jwt.Token)
+	if !ok {
+		return "", errors.New("no token: is echo-jwt in front?")
+	}
+
+	subject, err := token.Claims.GetSubject()
+	if err == nil && subject == "" {
+		err = errors.New("no subject: does the issuer set sub?")
+	}
+	return subject, err
+})
 
 // A seen is what became of one request.
 type seen struct {
