@@ -337,6 +337,8 @@ func TestRandomRouters(t *testing.T) {
 						continue
 					}
 					requests++
+					// net/http serves /a/%2f by /a/{$}, and so more policies than that route's may apply.
+					other := k.syntax == muxSyntax && shapes[by].tail == slash && strings.HasSuffix(target.URL.Path, "//")
 
 					for i, s := range own {
 						method := s.method == "" || s.method == target.Method || s.method == "GET" && target.Method == "HEAD"
@@ -344,7 +346,7 @@ func TestRandomRouters(t *testing.T) {
 						if s.inside() && (k.unknown || k.syntax.param != ":%s") { // by path it is text
 							continue
 						}
-						must, never = must && method, never && !k.unknown || !method
+						must, never = must && method, never && !k.unknown && !other || !method
 						if must {
 							expected++
 						} else if never {
