@@ -95,30 +95,6 @@ func TestSuggestionsHold(t *testing.T) {
 	})
 }
 
-// Denials by other policies can only make a suggestion deny less.
-func TestSuggestionsHoldWithOtherPolicies(t *testing.T) {
-	dir := t.TempDir()
-	for seed := range uint64(10) {
-		entries := crowd(seed, 100)
-		alone := replayed(t, dir, "limit: 20/minute", entries, 0.05)
-		p, err := newPlayer(writeIn(t, dir, fmt.Sprintf(`
-policies:
-  - {name: other, key: client, limit: 2/second burst 3}
-  - {name: a, key: client, limit: %q}
-  - {name: shared, key: route, limit: 100/minute}`, alone.suggested.sameRate.limit)), new(funcs))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		for i := range entries {
-			p.play(&entries[i])
-		}
-		if f := p.byName["a"].meters[0].summarize(0); f.denied > 5 || p.byName["other"].denied == 0 {
-			t.Errorf("seed %d: got %d of 100 denied at least once by %v; want at most 5", seed, f.denied, alone.suggested.sameRate.limit)
-		}
-	}
-}
-
 // atLeast never returns less than n units a period, to the tick, and little more.
 func TestAtLeast(t *testing.T) {
 	for _, per := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour} {
@@ -135,26 +111,6 @@ func TestAtLeast(t *testing.T) {
 	}
 	if l := atLeast(20_000_000, time.Second); l.Validate() == nil {
 		t.Errorf("got %v for 20,000,000 a second; want a limit that is not valid", l)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	hundred := make([]int64, 100)
-	for i := range hundred {
-		hundred[i] = int64(i + 1)
-	}
-
-	for _, c := range []struct {
-		values []int64
-		p      float64
-		want   int64
-	}{
-		{hundred, 50, 50}, {hundred, 90, 90}, {hundred, 99, 99}, {hundred, 99.9, 100}, {hundred, 100, 100},
-		{[]int64{7}, 50, 7}, {[]int64{7}, 100, 7}, {[]int64{1, 9}, 50, 1}, {[]int64{1, 9}, 50.1, 9}, {nil, 50, 0},
-	} {
-		if got := percentile(c.values, c.p); got != c.want {
-			t.Errorf("%d values, p%v: got %d; want %d", len(c.values), c.p, got, c.want)
-		}
 	}
 }
 

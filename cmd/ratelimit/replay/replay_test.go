@@ -96,53 +96,6 @@ func TestChartsOfAnyLength(t *testing.T) {
 	}
 }
 
-// The texts of a chart.
-func TestChartText(t *testing.T) {
-	const policies = `
-policies:
-  - {name: limit-of-the-orders-service-in-europe, key: client, limit: 1/minute burst 1, shadow: true}
-  - {name: limit-of-the-orders-service-in-america, key: client, limit: 2/minute burst 1, shadow: true}
-  - {name: generous, key: client, limit: 100/minute}
-`
-
-	const day = 86_400
-	for _, c := range []struct {
-		log       string
-		want, not []string
-	}{
-		{lineAt(1, "x"), []string{"20 November 2026, +0000", "requests a second", "no policy denies anything"}, []string{"a minute", "denials by policy", "generous"}},
-		{
-			lineAt(1, "x") + lineAt(2, "x") + lineAt(11*day, "x"),
-			[]string{"20 November 2026 to 1 December 2026, +0000", "requests an hour", ">21 Nov<", ">25 Nov<", ">29 Nov<", "limit-of-the-or...rvice-in-europe (shadow), 1", "limit-of-the-or...vice-in-america (shadow), 1"},
-			[]string{"generous"},
-		},
-		{strings.Repeat(lineAt(1, "x"), 12) + lineAt(90, "x"), []string{"requests a second"}, nil},
-		{lineAt(1, "x") + lineAt(90, "x"), []string{"requests a minute"}, nil},
-	} {
-		dir := t.TempDir()
-		p := played(t, policies, c.log)
-		if err := saveCharts(io.Discard, dir, p, time.UTC); err != nil {
-			t.Fatal(err)
-		}
-
-		svg, err := os.ReadFile(filepath.Join(dir, "replay.svg"))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		for _, want := range c.want {
-			if !bytes.Contains(svg, []byte(want)) {
-				t.Errorf("%d requests: the chart does not say %q", p.requests, want)
-			}
-		}
-		for _, not := range c.not {
-			if bytes.Contains(svg, []byte(not)) {
-				t.Errorf("%d requests: the chart says %q", p.requests, not)
-			}
-		}
-	}
-}
-
 func TestRunMistakes(t *testing.T) {
 	good := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", lineAt(1, "x"), "nonsense\nand more\n", "",
 		"policies:\n  - {name: a, key: clint, limit: 10/minute}\n  - {name: a, key: client, limit: ten}\n",

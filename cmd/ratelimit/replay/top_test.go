@@ -6,21 +6,6 @@ import (
 	"testing"
 )
 
-// Up to topSize subjects are counted exactly.
-func TestTopIsExactForFew(t *testing.T) {
-	var top top
-	for n := range topSize {
-		for range 1 + n%7 {
-			top.add(fmt.Sprint("subject ", n), uint64(n))
-		}
-	}
-	for i, c := range top.first(topSize) {
-		if want := int64(1 + c.hash%7); c.n != want || c.inherited != 0 || c.name != fmt.Sprint("subject ", c.hash) {
-			t.Fatalf("number %d: got %+v; want %d times, exactly", i, c, want)
-		}
-	}
-}
-
 // Frequent ones of many subjects are found, with valid bounds.
 func TestTopFindsFrequent(t *testing.T) {
 	chance := rand.New(rand.NewPCG(5, 6))
