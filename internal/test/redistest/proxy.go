@@ -64,7 +64,7 @@ const (
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, target: target, links: make(map[*link]struct{})}
-	p.start(func() error {
+	err := poll(patience, func() error {
 		port, err := freePort(false)
 		if err != nil {
 			return err
@@ -72,23 +72,11 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		p.Addr = loopback(port)
 		return p.listen()
 	})
-	return p
-}
-
-// NewProxyOn is NewProxy with an address of its own, "host:port".
-func NewProxyOn(t testing.TB, addr, target string) *Proxy {
-	t.Helper()
-	p := &Proxy{Addr: addr, t: t, target: target, links: make(map[*link]struct{})}
-	p.start(p.listen)
-	return p
-}
-
-func (p *Proxy) start(listen func() error) {
-	p.t.Helper()
-	if err := poll(patience, listen); err != nil {
-		p.t.Fatalf("starting a proxy to %s: %v", p.target, err)
+	if err != nil {
+		t.Fatalf("starting a proxy to %s: %v", target, err)
 	}
-	p.t.Cleanup(p.close)
+	t.Cleanup(p.close)
+	return p
 }
 
 // listen opens the listener unless it is open.
