@@ -16,7 +16,7 @@ const tablesFile = "results.txt"
 // writeResults writes the targets, benchstat's tables and what was measured on.
 func writeResults(file, table string, rounds int, server, quiet string) error {
 	tables, err := exec.Command("go", "tool", "benchstat",
-		"-table", ".name,/framework,/rate,/keys,/cores,/callers", "-row", "/limiter,/servers,/checks",
+		"-table", ".name,/framework,/rtt,/rate,/keys,/cores,/callers", "-row", "/limiter,/servers,/checks",
 		"-filter", ".name:Middleware OR -.unit:B/op (.name:(Redis OR Memory OR Denied) OR -.unit:allocs/op)", samplesFile).Output()
 	if err != nil {
 		return fmt.Errorf("benchstat: %w", err)
