@@ -20,8 +20,8 @@ import (
 // The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
 // unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
-// as in [redis.ParseURL], of a cluster as in [redis.ParseClusterURL], override the
-// settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0.
+// as in [redis.ParseURL] override the settings: ?pool_size=20. A count of 0 does not, as
+// in ?min_idle_conns=0.
 //
 // The error is about the URL or the Config.
 func Open(rawURL string, cfg Config) (*Store, error) {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,21 +30,21 @@ func TestOpenErrors(t *testing.T) {
 		{"unix://", "unix:///run/redis/redis.sock"},
 		{"unix://run/redis.sock", "unix:///run/redis/redis.sock"},
 		{"unix://:hunter2/run/redis.sock", "unix:///run/redis/redis.sock"},
-		{"unix://:hun/hunter2@/run/redis.sock", "write it as %XX"},
-		{"unix:///run/user:hunter2@redis.sock?db=1", "user:password@ is in the path"},
+		{"unix://:hun/hunter2@/run/redis.sock", "as %XX"},
+		{"unix:///run/user:hunter2@redis.sock?db=1", "unix://user:password@/run/redis/redis.sock"},
 		{"unix://:hunter2@?db=3", "unix:///run/redis/redis.sock"},
 		{"unix://:hunter2@/run/redis.sock?db=many", "database"},
 		{"redis://localhost:port", `host is "localhost" and more, which is no port`},
 		{"redis://[::1:6379", `host is "["`},
 		{"redis://:hunter2", "host is empty"},
 		{"redis://a:6379,user:hunter2", `host is "user" and more, which is no port`},
-		{"redis://:hunter2@localhost:6379:6379", `host is "localhost:6379:6379"`},
-		{"redis://:hunter2@[::1:6379", `host is "[::1:6379"`},
+		{"redis://:hunter2@localhost:6379:6379", `host is "localhost" and more`},
+		{"redis://:hunter2@[::1:6379", `host is "[" and more`},
 		{"redis://:hun/hunter2@localhost:6379", "write it as %XX"},
 		{"redis://:a@b?hunter2=x@localhost:6379", "write it as %XX"},
 		{"redis://u:hunter2@h1:6379,u:hunter2@h2:6379", "stand once"},
 		{"redis:hunter2", "// is missing"},
-		{"redis://localhost:70011", "want 1 to 65535"},
+		{"redis://localhost:70011", "a port of 1 to 65535"},
 		{"redis://:hunter2?x@localhost:6379", "write it as %XX"},
 		{"redis://user:123?hunter2@a:6379,b:6379", "write it as %XX"},
 		{"redis://:hunter2#x@localhost:6379", "write it as %XX"},
@@ -66,8 +67,8 @@ func TestOpenErrors(t *testing.T) {
 		{"redis://:hunter2@a:6379,", "host is empty"},
 		{"redis://:hunter2@a:6379,,b:6379", "host is empty"},
 		{"redis://:hunter2@a:6379,b:6379?pol_size=20", "pol_size"},
-		{"redis://:hunter2@a:6379,b:6379/3", `database is "3"; want 0`},
-		{"redis://:hunter2@a:6379,b:6379?db=3", "db"},
+		{"redis://:hunter2@a:6379,b:6379/3", `database is 3; want 0`},
+		{"redis://:hunter2@a:6379,b:6379?db=3", "database is 3"},
 		{"redis://:hunter2@a:6379,b:6379?skip_verify=true", "skip_verify"},
 		{"redis://:hunter2@a:6379?tls=true", "want rediss:// for TLS"},
 		{"redis://:hunter2@a:6379,b:6379/?pool_size=3&ssl=1", "want rediss:// for TLS"},
@@ -140,18 +141,18 @@ func TestOptionsParameters(t *testing.T) {
 		}
 	}
 
-	const several = common + "&max_redirects=2&read_only=true&route_by_latency=true&route_by_latency_tolerance=1s&route_randomly=true&dialer_retries=16&dialer_retry_timeout=17s&failing_timeout_seconds=18"
-	cluster, err := redis.ParseClusterURL("rediss://user:secret@host:6380" + several + "&addr=host:6379&addr=[::1]:6379&addr=other:1")
-	if err != nil {
-		t.Fatal(err)
+	several := options("rediss://user:secret@host:6380,host,[::1]" + common + "&skip_verify=true")
+	if want := []string{"host:6380", "host:6379", "[::1]:6379"}; !slices.Equal(several.Addrs, want) {
+		t.Errorf("cluster: got the addresses %q; want %q", several.Addrs, want)
 	}
-	cluster.TLSConfig.ServerName, cluster.TLSConfig.InsecureSkipVerify = "", true
-
-	got = set(options("rediss://user:secret@host:6380,host,[::1]" + several + "&skip_verify=true&addr=other:1").Cluster())
-	for name, want := range set(cluster) {
-		if got[name] != want {
+	got = set(several.Simple())
+	for name, want := range set(parsed) {
+		if name != "DB" && name != "TLSConfig" && got[name] != want {
 			t.Errorf("cluster: %s is %q; want %q", name, got[name], want)
 		}
+	}
+	if c := several.TLSConfig; c.ServerName != "" || !c.InsecureSkipVerify || c.MinVersion != tls.VersionTLS12 {
+		t.Errorf("cluster: got TLS %+v; want any name, unverified, 1.2 or newer", c)
 	}
 
 	if o := options("unix://user:secret@/run/redis@1.sock?db=3"); o.Addrs[0] != "/run/redis@1.sock" || o.Username != "user" || o.Password != "secret" || o.DB != 3 || len(o.Addrs) != 1 {

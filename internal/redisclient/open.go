@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,8 +79,6 @@ func checkOptions(o *redis.UniversalOptions) error {
 		{"max_active_conns", o.MaxActiveConns, 0, most},
 		{"max_concurrent_dials", o.MaxConcurrentDials, 0, most},
 		{"max_retries", o.MaxRetries, -1, most},
-		{"max_redirects", o.MaxRedirects, -1, most},
-		{"dialer_retries", o.DialerRetries, 0, most},
 	} {
 		if p.value < p.least || p.value > p.most {
 			return fmt.Errorf("%s is %d; want %d to %d", p.name, p.value, p.least, p.most)
@@ -118,9 +115,6 @@ const (
 	clusterReadTimeout = 500 * time.Millisecond
 )
 
-// tlsParameter matches what other clients have in place of rediss://.
-var tlsParameter = regexp.MustCompile(`[?&](tls|ssl)=`)
-
 // parseURL returns the options that the URL sets; the others are zero.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
@@ -138,10 +132,6 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
 	}
-	if tlsParameter.MatchString(path) {
-		return nil, errors.New("there is no parameter tls or ssl; want rediss:// for TLS")
-	}
-
 	user, hosts := "", authority
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		user, hosts = authority[:i+1], authority[i+1:]
@@ -151,82 +141,58 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 		return nil, err
 	}
 
+	var addrs []string
+	var err error
 	if scheme == "unix" {
-		if err := checkSocket(user, hosts, path); err != nil {
-			return nil, err
-		}
-		return parseOne(scheme + "://" + user + path)
+		addrs, err = socket(user, hosts, path)
+	} else {
+		addrs, err = addresses(hosts, path)
 	}
-
-	if err := checkHosts(user, hosts, path); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if strings.Contains(hosts, ",") {
-		return parseCluster(scheme+"://"+user, strings.Split(hosts, ","), path)
-	}
-	return parseOne(scheme + "://" + user + hosts + path)
-}
 
-func parseOne(rawURL string) (*redis.UniversalOptions, error) {
-	parsed, err := redis.ParseURL(rawURL)
-	if err != nil {
-		return nil, withoutURL(err)
-	}
-	o := universal(parsed)
-	o.Addrs = []string{parsed.Addr} // go-redis knows a unix socket by its first slash
-	return o, nil
-}
-
-// parseCluster reads a URL that is prefix, hosts and path.
-func parseCluster(prefix string, hosts []string, path string) (*redis.UniversalOptions, error) {
-	database, query, _ := strings.Cut(path, "?")
-	if database != "" && database != "/" && database != "/0" {
-		return nil, fmt.Errorf("database is %q; want 0, the only one of a cluster", clip(database[1:]))
-	}
-
+	_, query, _ := strings.Cut(path, "?")
 	params, err := url.ParseQuery(query)
+	if err == nil && (params.Has("tls") || params.Has("ssl")) { // as other clients have it
+		err = errors.New("there is no parameter tls or ssl; want rediss:// for TLS")
+	}
 	if err != nil {
 		return nil, err
 	}
-	skipVerify := false
-	if params.Has("skip_verify") { // go-redis reads it for a single server only
-		one, err := redis.ParseURL(prefix + hosts[0] + "?skip_verify=" + url.QueryEscape(params.Get("skip_verify")))
-		if err != nil {
-			return nil, withoutURL(err)
-		}
-		skipVerify = one.TLSConfig.InsecureSkipVerify
-		params.Del("skip_verify")
-	}
 
-	parsed, err := redis.ParseClusterURL(prefix + hosts[0] + "?" + params.Encode())
+	// go-redis reads the first address, and what is common to all.
+	parsed, err := redis.ParseURL(scheme + "://" + user + addrs[0] + path)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	for i, host := range hosts {
-		if hostForm.FindStringSubmatch(host)[2] == "" {
-			hosts[i] += ":6379"
-		}
-	}
-
 	o := universal(parsed)
-	o.Addrs = slices.Concat(hosts, parsed.Addrs[1:]) // the first of these is hosts[0], others are parameters
-
-	if o.TLSConfig != nil {
-		o.TLSConfig.InsecureSkipVerify = skipVerify
-		for _, addr := range o.Addrs {
-			if host, _, _ := net.SplitHostPort(addr); host != o.TLSConfig.ServerName {
-				// go-redis would want the first host's name in every certificate.
-				// Without a name it wants the address of the node.
-				o.TLSConfig.ServerName = ""
-			}
-		}
-	}
-	return o, nil
+	o.Addrs = addrs
+	o.Addrs[0] = parsed.Addr // the path of a unix socket, which go-redis knows by its first slash
+	return o, checkCluster(o)
 }
 
-// universal copies the fields of a redis.Options or redis.ClusterOptions that
-// UniversalOptions has too.
-func universal(parsed any) *redis.UniversalOptions {
+// checkCluster completes the options of a cluster.
+func checkCluster(o *redis.UniversalOptions) error {
+	if len(o.Addrs) == 1 {
+		return nil
+	}
+	if o.DB != 0 {
+		return fmt.Errorf("database is %d; want 0, the only one of a cluster", o.DB)
+	}
+
+	for _, addr := range o.Addrs {
+		if host, _, _ := net.SplitHostPort(addr); o.TLSConfig != nil && host != o.TLSConfig.ServerName {
+			// go-redis would want the first host's name in every certificate.
+			// Without a name it wants the address of the node.
+			o.TLSConfig.ServerName = ""
+		}
+	}
+	return nil
+}
+
+// universal copies the fields of a redis.Options that UniversalOptions has too.
+func universal(parsed *redis.Options) *redis.UniversalOptions {
 	o := new(redis.UniversalOptions)
 	from := reflect.ValueOf(parsed).Elem()
 	for field, to := range reflect.ValueOf(o).Elem().Fields() {
@@ -236,8 +202,6 @@ func universal(parsed any) *redis.UniversalOptions {
 	}
 	return o
 }
-
-var hostForm = regexp.MustCompile(`^([^][:]*|\[[^][]+\])(:[0-9]+)?$`)
 
 var errUserinfo = errors.New("user or password holds a character that a URL does not take as it is; write it as %XX")
 
@@ -254,48 +218,43 @@ func checkUser(user string) error {
 	return nil
 }
 
-func checkHosts(user, hosts, path string) error {
+var hostForm = regexp.MustCompile(`^([^][:]+|\[[^][]+\])(?::([0-9]+))?$`)
+
+// addresses returns the hosts of a URL with their ports.
+func addresses(hosts, path string) (addrs []string, err error) {
 	if strings.Contains(path, "@") {
-		return errUserinfo // it is the rest of a password with a slash, or can be written %40
+		return nil, errUserinfo // it is the rest of a password with a slash, or can be written %40
 	}
 
 	for host := range strings.SplitSeq(hosts, ",") {
-		name, _, colon := strings.Cut(host, ":")
-		m := hostForm.FindStringSubmatch(host)
-
-		switch {
-		case m != nil && len(m[2]) > 1 && !isPort(m[2][1:]):
-			return errors.New("a port is too large; want 1 to 65535")
-		case m != nil && name != "":
-		case name == "":
-			return errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
-		case user == "" && colon:
-			// What follows may be a password without its @.
-			return fmt.Errorf("host is %q and more, which is no port; want host or host:port", clip(name))
-		default:
-			return fmt.Errorf("host is %q; want host or host:port", clip(host))
+		name, _, _ := strings.Cut(host, ":")
+		if name == "" {
+			return nil, errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
 		}
+
+		port := "no"
+		m := hostForm.FindStringSubmatch(host)
+		if m != nil {
+			port = cmp.Or(m[2], "6379")
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			// What follows the name may be a password without its @.
+			return nil, fmt.Errorf("host is %q and more, which is no port; want host or host:port, with a port of 1 to 65535", clip(name))
+		}
+		addrs = append(addrs, m[1]+":"+port)
 	}
-	return nil
+	return addrs, nil
 }
 
-func isPort(s string) bool {
-	n, err := strconv.ParseUint(s, 10, 16)
-	return err == nil && n > 0
-}
-
-func checkSocket(user, hosts, path string) error {
+// socket returns no host, which go-redis wants in front of the path of a unix socket.
+func socket(user, hosts, path string) (addrs []string, err error) {
 	before, _, at := strings.Cut(path, "@")
-	switch {
-	case user == "" && at && strings.Contains(before, ":"): // a password in the path, which errors and the log show
-		return errors.New("user:password@ is in the path; want unix://user:password@/run/redis/redis.sock, and elsewhere an @ as %40")
-	case hosts == "" && strings.HasPrefix(path, "/"):
-		return nil
-	case at:
-		return errUserinfo
-	default:
-		return errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock")
+	// Errors and the log show a path, and so a password in it.
+	password := user == "" && at && strings.Contains(before, ":")
+	if hosts != "" || !strings.HasPrefix(path, "/") || password {
+		return nil, errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock or unix://user:password@/run/redis/redis.sock; write other slashes and @ as %XX")
 	}
+	return []string{""}, nil
 }
 
 // withoutURL drops the URL from an error: it may hold a password.
