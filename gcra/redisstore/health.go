@@ -3,12 +3,8 @@ package redisstore
 import (
 	"cmp"
 	"log/slog"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
@@ -24,9 +20,8 @@ type health struct {
 	store  *Store
 	server string
 
-	answeredOnce atomic.Bool
-
 	mu       sync.Mutex
+	answered bool          // once
 	outage   bool          // no answer since the first call, or since the breaker opened
 	problems []diag.Code   // logged, and not over
 	failures recent        // batches that failed
@@ -66,71 +61,60 @@ func (s *Store) health(server string) *health {
 
 // note records the result of a call. open is the state of the breaker after it.
 func (h *health) note(err error, open bool) {
-	if err == nil {
-		if !open {
-			h.answered()
-		}
-		return
-	}
-
-	client, single := h.store.client.(*redis.Client)
-	if h.answeredOnce.Load() || !single || !rediskit.Diagnose(err, rediskit.Conn{}).Closed {
-		h.record(err, open)
-		return
-	}
-
-	// WhyClosed asks the server, and callers do not wait for that.
-	go func() {
-		if why := rediskit.WhyClosed(client, err); !h.answeredOnce.Load() {
-			h.record(why, open)
-		}
-	}()
-}
-
-func (h *health) record(err error, open bool) {
-	conn, addresses := rediskit.ConnOf(h.store.client)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	switch {
+	case err != nil:
+		h.fail(err, open)
+	case !open:
+		h.answer()
+	}
+}
 
-	conn.Answered = h.answeredOnce.Load()
+// fail records a call that failed.
+func (h *health) fail(err error, open bool) {
+	conn, addresses := rediskit.ConnOf(h.store.client)
+	conn.Answered = h.answered
 	p := rediskit.Diagnose(err, conn)
-	if p.Timeout {
+	timeout := rediskit.IsTimeout(err)
+	if timeout {
 		// Often the batch has waited for a connection, and the dial has failed.
 		p = rediskit.Diagnose(cmp.Or(h.store.dials.Failure(h.server), rediskit.NoAnswer(h.store.timeout)), conn)
 	}
 
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
-	h.outage = h.outage || open || !conn.Answered && rediskit.Down(err)
+	h.outage = h.outage || open || !h.answered && rediskit.Down(err)
+	if p.Code == "" {
+		return
+	}
 
 	// A wrong set-up fails at once. A timeout may be a first connection that takes long.
-	first := !conn.Answered && !p.Timeout
-	many := p.Code != "" && h.failures.add(time.Now())
+	first := !h.answered && !timeout
+	many := h.failures.add(time.Now())
 
 	// While a set-up has never worked, and the log says why, its other failures follow from that.
-	wrong := p.Code != "" && p.Code.Level() == slog.LevelError
+	wrong := p.Code.Level() == slog.LevelError
 	if wrong {
 		h.wrong = time.Now()
 	}
-	explained := !conn.Answered && !h.wrong.IsZero() && time.Since(h.wrong) < diag.Interval
-	if p.Code != "" && (wrong || !explained && (open || first || many)) {
-		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
-		if p.Hint != "" {
-			args = append(args, "hint", p.Hint)
-		}
-		if line := h.store.log.Line(p.Code, h.server, "redis "+p.What, args...); line != nil {
-			h.write(line)
-			if !slices.Contains(h.problems, p.Code) {
-				h.problems = append(h.problems, p.Code)
-			}
-		}
+	explained := !h.answered && !h.wrong.IsZero() && time.Since(h.wrong) < diag.Interval
+	if !wrong && (explained || !open && !first && !many) {
+		return
+	}
+
+	args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
+	if p.Hint != "" {
+		args = append(args, "hint", p.Hint)
+	}
+	if line := h.store.log.Line(p.Code, h.server, "redis "+p.What, args...); line != nil {
+		h.write(line)
+		h.problems = append(h.problems, p.Code)
 	}
 }
 
-// answered records a call that was answered.
-func (h *health) answered() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.answeredOnce.Store(true)
+// answer records a call that was answered.
+func (h *health) answer() {
+	h.answered = true
 	if !h.outage {
 		return // one answer does not end single failures
 	}

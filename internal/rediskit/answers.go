@@ -11,7 +11,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// answer explains an error reply of a server.
+// answer explains an error, most often the reply of a server.
 type answer struct {
 	prefix string // of the error, as commandError returns it
 	code   diag.Code
@@ -24,6 +24,7 @@ const (
 	refuses  = "refuses the script"
 	notRedis = "is not a Redis that this store can use"
 	denies   = "denies the user a command or a key"
+	isNode   = "is a node of a cluster"
 
 	aclLine   = "give the user the ACL line of SECURITY.md, with your Prefix"
 	commands  = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
@@ -60,9 +61,9 @@ var answers = []answer{
 	{"DB index is out of range", diag.RedisProtocol, "does not have this database", "use database 0, or one below the server's setting databases (16 by default)", true},
 	{"SELECT is not allowed in cluster mode", diag.RedisProtocol, "does not have this database", "use database 0", true},
 	{"This instance has cluster support disabled", diag.RedisProtocol, "is not a cluster", "want one host in the URL, or redisstore.New and a redis.Client", true},
-	{"MOVED ", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
-	{"CROSSSLOT", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
-	{"eval/evalsha command keys must be in same slot", diag.RedisProtocol, "is a node of a cluster", oneOf, false}, // Alibaba Cloud
+	{"MOVED ", diag.RedisProtocol, isNode, oneOf, false},
+	{"CROSSSLOT", diag.RedisProtocol, isNode, oneOf, false},
+	{"eval/evalsha command keys must be in same slot", diag.RedisProtocol, isNode, oneOf, false}, // Alibaba Cloud
 
 	{"READONLY", diag.RedisRefuses, refuses, "this is a replica; connect to the master, or use Sentinel", true},
 	{"OOM ", diag.RedisRefuses, refuses, "raise maxmemory, or make room: the policy noeviction refuses writes", true},
@@ -87,21 +88,32 @@ var answers = []answer{
 // "unknown command": Envoy, Codis, Alibaba Cloud.
 var noScripts = regexp.MustCompile(`(?i)^(unsupported command|proxy fail to parse command|(handle request, )?command '?eval(sha)?'? (is )?not (support|allow))`)
 
-// explain returns the row for an error reply.
-func explain(text string) answer {
-	text = commandError(text)
+// explain returns the row for an error: of answers for a reply, otherwise of failures.
+func explain(err error) answer {
+	text := err.Error()
+	var reply redis.Error
+	if !errors.As(err, &reply) || errors.Is(err, redis.Nil) {
+		i := 0
+		for !failures[i].match(err) {
+			i++ // the last row matches
+		}
+		f := failures[i]
+		return answer{text, f.code, f.what, f.hint, true}
+	}
+
+	text = commandError(reply.Error())
 	if noScripts.MatchString(text) {
 		text = "unknown command"
 	}
-	for _, a := range answers {
-		if strings.HasPrefix(text, a.prefix) {
-			if a.code == diag.RedisPermission && strings.Contains(text, "'select'") {
-				a.what, a.hint = "denies the user a command", "add +select to the user's ACL, or use database 0"
-			}
-			return a
-		}
+	i := 0
+	for !strings.HasPrefix(text, answers[i].prefix) {
+		i++ // the last row has an empty prefix
 	}
-	return answer{} // not reached: the last row has an empty prefix
+	a := answers[i]
+	if a.code == diag.RedisPermission && strings.Contains(text, "'select'") {
+		a.what, a.hint = "denies the user a command", "add +select to the user's ACL, or use database 0"
+	}
+	return a
 }
 
 // Down reports whether an error means that all calls to the server fail now, and not only one. So
@@ -111,24 +123,17 @@ func Down(err error) bool {
 	if err == nil || errors.Is(err, ErrReply) || errors.Is(err, redis.Nil) || errors.Is(err, context.Canceled) {
 		return false
 	}
-	var text redis.Error
-	if !errors.As(err, &text) {
-		return true // timeout, refused connection, EOF
-	}
-	return explain(text.Error()).down && !(Unknown(err) && strings.Contains(text.Error(), "user_script:"))
+	return explain(err).down && !(Unknown(err) && strings.Contains(err.Error(), "user_script:"))
 }
 
 // IsReply reports whether an error is one that the server has answered.
 func IsReply(err error) bool {
-	var text redis.Error
-	return errors.As(err, &text) && !errors.Is(err, redis.Nil)
+	var reply redis.Error
+	return errors.As(err, &reply) && !errors.Is(err, redis.Nil)
 }
 
 // Unknown reports whether an error is a reply, and none of those that this package explains.
-func Unknown(err error) bool {
-	var text redis.Error
-	return IsReply(err) && errors.As(err, &text) && explain(text.Error()).prefix == ""
-}
+func Unknown(err error) bool { return IsReply(err) && explain(err).prefix == "" }
 
 // commandError returns the error of the command that failed, without "ERR " and without what Redis
 // before 7.0 adds for a command in a script:

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/internal/await"
-	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // pingTimeout bounds a Ping whose context has no deadline. A new TLS connection takes longer than
@@ -23,13 +22,11 @@ const pingTimeout = 2 * time.Second
 func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 	switch cl := client.(type) {
 	case *redis.Client: // also of a failover client
-		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2}, cl.Options().Addr
+		return c, cl.Options().Addr
 	case *redis.ClusterClient:
-		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2, Cluster: true}, strings.Join(cl.Options().Addrs, ",")
-	case *redis.Ring:
-		return Conn{TLS: cl.Options().TLSConfig != nil, RESP3: cl.Options().Protocol != 2}, ""
+		return Conn{Cluster: true}, strings.Join(cl.Options().Addrs, ",")
 	}
-	return Conn{}, ""
+	return c, ""
 }
 
 // Ping calls a function for each server that holds keys: a single server, the masters of a cluster,
@@ -116,19 +113,6 @@ func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.
 		}
 	}
 	return "", false
-}
-
-// WhyClosed returns the reply of a server that requires a password, if that is why it has
-// closed a connection with this error, and otherwise the error. A server may close it while
-// a long command is written, and then the client does not read the reply.
-func WhyClosed(c *redis.Client, err error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
-	defer cancel()
-	reply := Call(func() error { return c.Ping(ctx).Err() })
-	if Diagnose(reply, Conn{}).Code == diag.RedisAuth {
-		return reply
-	}
-	return err
 }
 
 func (p *ping) explain(ctx context.Context, server string, err error) error {

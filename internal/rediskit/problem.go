@@ -6,10 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +19,6 @@ import (
 
 // Conn describes the connection of an error.
 type Conn struct {
-	TLS      bool // the client speaks TLS
-	RESP3    bool // the client asks for RESP3, as it does by default
 	Cluster  bool // the client knows that the server is a node of a cluster
 	Answered bool // the server has replied to the script before
 }
@@ -33,13 +29,6 @@ type Problem struct {
 	What  string    // follows the word redis: "refuses the password or the user"
 	Cause string    // the error on one line, without the arguments of a command
 	Hint  string    // what to change or to look at, or ""
-
-	// Timeout means that there was no reply in time. On a slow network or a busy machine that
-	// happens with a healthy server.
-	Timeout bool
-
-	// Closed means that the server has closed the connection. See [WhyClosed].
-	Closed bool
 }
 
 // String returns "refuses the password or the user: <cause>; <hint>", or "" without a code.
@@ -59,86 +48,68 @@ func Diagnose(err error, c Conn) Problem {
 		return Problem{} // closed by the program; TRYAGAIN: a slot of the cluster moves
 	}
 
-	p := Problem{Cause: cause(err)}
-	text := p.Cause
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
-	}
-	set := func(code diag.Code, what, hint string) Problem {
-		p.Code, p.What, p.Hint = code, what, hint
-		return p
-	}
-
-	var invalid x509.CertificateInvalidError
-	var answered redis.Error
+	a := explain(err)
+	p := Problem{a.code, a.what, cause(err), a.hint}
 	switch {
-	case errors.Is(err, ErrReply):
-		return set(diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly")
-	case errors.Is(err, redis.Nil) && c.Cluster: // no script replies with nil
-		return set(diag.RedisProtocol, "is a cluster whose nodes do not say their addresses", "set cluster-preferred-endpoint-type to ip or hostname on every node; go-redis cannot use unknown-endpoint")
-	case errors.Is(err, ErrKeysApart):
-		return set(diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly")
-
-	// TLS.
-	case is[x509.UnknownAuthorityError](err):
-		return set(diag.RedisCertificate, "has a certificate that does not verify", hintCA())
-	case is[x509.HostnameError](err):
-		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name among the certificate's SANs, or issue one with this name")
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return set(diag.RedisCertificate, "has a certificate that does not verify", "renew the certificate, or set this machine's clock")
-	case is[*tls.CertificateVerificationError](err), has("x509: "):
-		return set(diag.RedisCertificate, "has a certificate that does not verify", "")
-	case has("tls: certificate required", "tls: bad certificate", "tls: unknown certificate"):
-		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "set TLSConfig.Certificates, see redisstore.ClientOptions, or tls-auth-clients no on the server")
-	case is[tls.RecordHeaderError](err):
-		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
-
-	// The connection.
-	case has("can't parse", "invalid reply"):
-		return set(diag.RedisProtocol, notRedis, "check host and port: something else listens there")
-	case errors.Is(err, redis.ErrPoolTimeout):
-		return set(diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use")
-
-	case !errors.As(err, &answered):
-		hint := ""
-		p.Closed = has("EOF", "reset", "broken pipe")
-		switch {
-		case IsTimeout(err):
-			p.Timeout = true
-			switch {
-			case c.Answered:
-			case c.TLS && c.RESP3:
-				hint = "set Protocol: 2 in the options of the client: under RESP3 go-redis may wait 50 ms on a new TLS connection; or the server may not speak TLS"
-			case c.TLS:
-				hint = "the server may not speak TLS; try redis:// in place of rediss://"
-			default:
-				hint = "check host, port and firewall; a distant Redis needs a longer Timeout"
-			}
-
-		case has("refused"):
-			hint = "check that Redis runs there, and host and port"
-		case has("no such host"):
-			hint = "check the host name"
-		case !c.TLS && !c.Answered && p.Closed:
-			hint = "the server may speak TLS: try rediss:// in place of redis://; or have reached maxclients; or be a proxy such as twemproxy, which closes connections on HELLO, with which go-redis begins: connect to the servers behind it, to several by a redis.Ring"
-		case c.TLS && !c.Answered && p.Closed:
-			hint = "the server may want a client certificate: set TLSConfig.Certificates, see redisstore.ClientOptions; or it has reached maxclients"
-		case has("no such file"):
-			hint = "check that Redis has unixsocket set to this path"
-		}
-		return set(diag.RedisUnreachable, "does not answer", hint)
+	case c.Cluster && errors.Is(err, redis.Nil): // no script replies with nil
+		p.Code, p.What = diag.RedisProtocol, "is a cluster whose nodes do not say their addresses"
+		p.Hint = "set cluster-preferred-endpoint-type to ip or hostname on every node; go-redis cannot use unknown-endpoint"
+	case c.Cluster && a.what == isNode: // a slot moves
+		p.Code, p.What, p.Hint = diag.RedisRefuses, refuses, ""
+	case c.Answered && a.what == silent:
+		p.Hint = "" // it is about the set-up, which has worked
 	}
-
-	a := explain(answered.Error())
-	if c.Cluster && (a.prefix == "MOVED " || a.prefix == "CROSSSLOT") {
-		return set(diag.RedisRefuses, refuses, "") // a slot moves
-	}
-	return set(a.code, a.what, a.hint)
+	return p
 }
 
-func is[T error](err error) bool {
+// failures explain errors that are not a server's reply. The first that matches holds.
+var failures = []struct {
+	match      func(err error) bool
+	code       diag.Code
+	what, hint string
+}{
+	{is(ErrReply), diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly"},
+	{is(ErrKeysApart), diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly"},
+	{says("can't parse", "invalid reply"), diag.RedisProtocol, notRedis, "check host and port: something else listens there"},
+
+	{isA[x509.UnknownAuthorityError], diag.RedisCertificate, unverified, "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, " + seeOptions},
+	{isA[x509.HostnameError], diag.RedisCertificate, unverified, "connect to a name among the certificate's SANs, or issue one with this name"},
+	{says("certificate has expired"), diag.RedisCertificate, unverified, "renew the certificate, or set this machine's clock"},
+	{says("x509: "), diag.RedisCertificate, unverified, ""},
+	{says("tls: certificate required", "tls: bad certificate", "tls: unknown certificate"), diag.RedisCertificate,
+		"wants a client certificate that it trusts", "set TLSConfig.Certificates, " + seeOptions + ", or tls-auth-clients no on the server"},
+
+	{is(redis.ErrPoolTimeout), diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use"},
+	{isA[tls.RecordHeaderError], diag.RedisUnreachable, silent, "the server may not speak TLS; " + otherScheme},
+	{IsTimeout, diag.RedisUnreachable, silent, "check host, port and firewall; " + otherScheme + "; a distant Redis needs a longer Timeout, and TLS needs Protocol: 2 in the options of the client"},
+	{says("refused"), diag.RedisUnreachable, silent, "check that Redis runs there, and host and port"},
+	{says("no such host"), diag.RedisUnreachable, silent, "check the host name"},
+	{says("EOF", "reset", "broken pipe"), diag.RedisUnreachable, silent, otherScheme + "; or the server wants a password or a client certificate, has reached maxclients, or is a proxy such as twemproxy, " +
+		"which closes connections on HELLO, with which go-redis begins: connect to the servers behind it, to several by a redis.Ring"},
+	{says("no such file"), diag.RedisUnreachable, silent, "check that Redis has unixsocket set to this path"},
+	{func(error) bool { return true }, diag.RedisUnreachable, silent, ""},
+}
+
+const (
+	silent      = "does not answer"
+	unverified  = "has a certificate that does not verify"
+	otherScheme = "if the server speaks TLS, try rediss:// in place of redis://; if not, try redis:// in place of rediss://"
+	seeOptions  = "see redisstore.ClientOptions"
+)
+
+func is(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+func isA[T error](err error) bool {
 	_, ok := errors.AsType[T](err)
 	return ok
+}
+
+func says(parts ...string) func(error) bool {
+	return func(err error) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(err.Error(), part) })
+	}
 }
 
 // IsTimeout reports whether an error comes from a deadline, of a context or of a connection.
@@ -152,42 +123,22 @@ func NoAnswer(within time.Duration) error {
 	return fmt.Errorf("no answer within %v: %w", within, context.DeadlineExceeded)
 }
 
-// hintCA says how to name the authority of a certificate.
-func hintCA() string {
-	hint := "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see redisstore.ClientOptions"
-	if _, err := os.Stat(os.Getenv("SSL_CERT_FILE")); os.Getenv("SSL_CERT_FILE") != "" && err != nil {
-		hint = "SSL_CERT_FILE cannot be read: " + err.Error()
-	}
-	return hint
-}
-
-// scriptPlace matches what Redis 7 adds to the error of a command in a script.
-var scriptPlace = regexp.MustCompile(`,? script: [0-9a-f]{40}, on @user_script:\d+`)
-
 // cause returns the text of an error for a log, without the arguments that a server repeats of an
 // unknown command: they may be a password or keys.
 func cause(err error) string {
 	text := err.Error()
 	var op *net.OpError
 	var call *os.SyscallError
-	var dns *net.DNSError
 
 	// The innermost error says what happened. Those around it name addresses, which the line has already.
 	switch {
-	case errors.As(err, &dns):
-		text = "lookup " + dns.Name + ": " + dns.Err
 	case errors.As(err, &call):
 		text = call.Err.Error()
 	case errors.As(err, &op) && op.Err != nil:
 		text = op.Err.Error()
-	case errors.Is(err, io.EOF):
-		text = "connection closed (EOF)"
-	case text == context.DeadlineExceeded.Error():
-		text = "timed out"
 	}
 
 	text = WithoutArgs(text)
-	text = scriptPlace.ReplaceAllString(text, "")
 	// A server may answer with several lines, and a proxy with a page.
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' }); i >= 0 {
 		text = text[:i]
@@ -196,7 +147,6 @@ func cause(err error) string {
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "")
 	}
-	text = strings.TrimSuffix(text, ": "+context.DeadlineExceeded.Error())
 	return strings.TrimRight(text, ". ")
 }
 
