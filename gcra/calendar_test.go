@@ -56,13 +56,13 @@ func TestQuotaText(t *testing.T) {
 	}
 
 	for _, tt := range []struct{ text, want string }{
-		{"5/calendar", `"10000/calendar month"`},
-		{"5/calendar month burst 3", `"10000/calendar month"`},
-		{"5/calendar month from", `"10000/calendar month"`},
-		{"5/calendar month from 15 Europe/Berlin 3", `"10000/calendar month"`},
+		{"5/calendar", `period is "calendar"`},
+		{"5/calendar month burst 3", `location is "burst 3"; want a name`},
+		{"5/calendar month from", `first day is ""; want 1 to 28`},
+		{"5/calendar month from 15 Europe/Berlin 3", `location is "Europe/Berlin 3"; want a name`},
 		{"5/calendar month from x", `first day is "x"; want 1 to 28 of a month, or 1 (Monday) to 7 of a week`},
 		{"5/calendar month from 0", `first day is "0"`},
-		{"5/calendar month from 29", `first day is "29"`},
+		{"5/calendar month from 29", "first day is 29; want 1 to 28"},
 		{"5/calendar week from 8", "first day is 8; want 1 to 7"},
 		{"5/calendar day from 2", "first day is 2; want none"},
 		{"5/month", `period is "month"; want second, minute, hour, day or a duration such as 5s, or calendar month for a quota`},

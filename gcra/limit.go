@@ -134,10 +134,6 @@ func ParseLimit(s string) (Limit, error) {
 		return Unlimited(), nil
 	}
 
-	parse := parseRate
-	if strings.Contains(text, "/calendar") {
-		parse = parseQuota
-	}
 	l, err := parse(text)
 	if err == nil {
 		err = l.Validate()
@@ -150,18 +146,18 @@ func ParseLimit(s string) (Limit, error) {
 
 const noLimit = "none"
 
-var (
-	rateForm  = regexp.MustCompile(`^([^/ ]*)/(\S*)(?: burst (\S+))?$`)
-	quotaForm = regexp.MustCompile(`^([^/ ]*)/calendar (\S+)(?: from (\S+))?(?: (\S+))?$`)
+var rateForm = regexp.MustCompile(`^([^/ ]*)/(\S*)(?: burst (\S+))?$`)
 
-	errRateForm  = errors.New(`want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`)
-	errQuotaForm = errors.New(`want a form such as "10000/calendar month", "500/calendar day Europe/Berlin" or "1000/calendar week from 7 America/New_York"`)
-)
+func parse(text string) (l Limit, err error) {
+	count, calendar, isQuota := strings.Cut(text, "/calendar ")
+	if isQuota {
+		n, err := parseInt("count", count)
+		return Quota(n, Calendar(calendar)), err
+	}
 
-func parseRate(text string) (l Limit, err error) {
 	parts := rateForm.FindStringSubmatch(text)
 	if parts == nil {
-		return l, errRateForm
+		return l, errors.New(`want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`)
 	}
 
 	count, per, burst := parts[1], parts[2], parts[3]
@@ -178,26 +174,6 @@ func parseRate(text string) (l Limit, err error) {
 		err = errors.New("burst is 0; want at least 1, or leave it out")
 	}
 	return l, err
-}
-
-func parseQuota(text string) (l Limit, err error) {
-	parts := quotaForm.FindStringSubmatch(text)
-	if parts == nil || parts[4] == "from" {
-		return l, errQuotaForm
-	}
-
-	count, unit, from, location := parts[1], parts[2], parts[3], parts[4]
-	calendar := Calendar(tat.NewCalendar(unit, 0, location))
-	if from != "" {
-		anchor, err := strconv.Atoi(from)
-		if err != nil || anchor < 1 || anchor > 28 {
-			return l, fmt.Errorf("first day is %q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", tat.Clip(from))
-		}
-		calendar = calendar.From(anchor)
-	}
-
-	n, err := parseInt("count", count)
-	return Quota(n, calendar), err
 }
 
 func parseInt(what, s string) (int64, error) {

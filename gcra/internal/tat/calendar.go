@@ -27,7 +27,7 @@ func calendarText(unit string, anchor int, location, from, in string) string {
 	return unit
 }
 
-// Parts returns the parts of the calendar. What is no anchor is the location, so that it is not valid.
+// Parts returns the parts of the calendar. What is no anchor is part of the location, which is not valid then.
 func (c Calendar) Parts() (unit string, anchor int, location string) {
 	unit, location, _ = strings.Cut(string(c), " ")
 	text, ok := strings.CutPrefix(location, "from ")
@@ -36,8 +36,7 @@ func (c Calendar) Parts() (unit string, anchor int, location string) {
 	}
 
 	text, rest, _ := strings.Cut(text, " ")
-	anchor, err := strconv.Atoi(text)
-	if err != nil {
+	if anchor, _ = strconv.Atoi(text); anchor == 0 {
 		return unit, 0, location
 	}
 	return unit, anchor, rest
@@ -80,7 +79,10 @@ var calendarUnits = map[string]calendarUnit{
 }
 
 func loadLocation(name string) (*time.Location, error) {
+	day, isDay := strings.CutPrefix(name+" ", "from ") // see Parts
 	switch {
+	case isDay:
+		return nil, fmt.Errorf("first day is %q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", Clip(strings.TrimSpace(day)))
 	case name == "Local" || name == "localtime": // the second is a file on many machines
 		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", name)
 	case name != "" && !zoneName(name):
