@@ -33,7 +33,7 @@ func PeriodOf(c gcra.Calendar, now time.Time) string {
 
 	switch c.Unit() {
 	case "hour":
-		return fmt.Sprint(c, now.Format("2006-01-02 15h -0700")) // two hours are the 2nd if clocks go back
+		return fmt.Sprint(c, hourOf(now))
 	case "week":
 		for (int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday())+6)%7+1 != anchor {
 			d--
@@ -48,6 +48,15 @@ func PeriodOf(c gcra.Calendar, now time.Time) string {
 	}
 
 	return fmt.Sprint(c, time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+}
+
+// hourOf is the latest hour that clocks have shown: one that they show twice is one.
+func hourOf(now time.Time) string {
+	hour := ""
+	for back := range 9 { // clocks go back by 2 hours at most
+		hour = max(hour, now.Add(-time.Duration(back)*15*time.Minute).Format("2006-01-02 15h"))
+	}
+	return hour
 }
 
 // EndOf is the first tick after the period that a time is in, by PeriodOf alone.

@@ -58,24 +58,24 @@ type calendarUnit struct {
 	// length is how long a period is on average.
 	length time.Duration
 
-	// begin is the beginning of the period i periods after the one that has the date.
-	// It is nil for hours, which have no dates: see hour.
+	// begin is the beginning of the period i periods after the one that has the time.
 	begin func(date civil, anchor, i int) civil
 }
 
 const meanYear = 365*24*time.Hour + 5*time.Hour + 49*time.Minute + 12*time.Second // Gregorian
 
 var calendarUnits = map[string]calendarUnit{
-	"hour": {0, 9_000_000_000, time.Hour, nil}, // an hour of Pacific/Chatham has 15 minutes
-	"day":  {0, 100_000_000_000, 24 * time.Hour, func(d civil, _, i int) civil { return civil{d.year, d.month, d.day + i} }},
+	// An hour of Pacific/Chatham has 15 minutes.
+	"hour": {0, 9_000_000_000, time.Hour, func(d civil, _, i int) civil { return civil{d.year, d.month, d.day, d.hour + i} }},
+	"day":  {0, 100_000_000_000, 24 * time.Hour, func(d civil, _, i int) civil { return civil{d.year, d.month, d.day + i, 0} }},
 	"week": {7, 1_000_000_000_000, 7 * 24 * time.Hour, func(d civil, anchor, i int) civil {
 		weekday := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Weekday()
-		return civil{d.year, d.month, d.day - (int(weekday)-anchor+7)%7 + 7*i}
+		return civil{d.year, d.month, d.day - (int(weekday)-anchor+7)%7 + 7*i, 0}
 	}},
 	"month": {28, 10_000_000_000_000, meanYear / 12, func(d civil, anchor, i int) civil {
-		return civil{d.year, d.month + time.Month(i), anchor}
+		return civil{d.year, d.month + time.Month(i), anchor, 0}
 	}},
-	"year": {0, 100_000_000_000_000, meanYear, func(d civil, _, i int) civil { return civil{d.year + i, 1, 1} }},
+	"year": {0, 100_000_000_000_000, meanYear, func(d civil, _, i int) civil { return civil{d.year + i, 1, 1, 0} }},
 }
 
 func loadLocation(name string) (*time.Location, error) {
@@ -198,19 +198,12 @@ func (p *Periods) At(now int64) Period {
 
 // find computes the period of a time in the calendar's location.
 func (p *Periods) find(now time.Time) Period {
-	if p.unit.begin == nil {
-		h := hour(now)
-		h.Before = hour(Time(h.Begin - 1).In(p.location)).Begin
-		h.Next = hour(Time(h.End).In(p.location)).End
-		return h
-	}
-
 	y, m, d := now.Date()
 	begin := func(i int) time.Time {
-		return p.unit.begin(civil{y, m, d}, p.anchor, i).midnight(p.location)
+		return p.unit.begin(civil{y, m, d, now.Hour()}, p.anchor, i).first(p.location)
 	}
 
-	// The period of the date itself may not be the one of now: the clocks of the location decide.
+	// The period of the time itself may not be the one of now: the clocks of the location decide.
 	i := 0
 	for begin(i).After(now) {
 		i--
@@ -222,36 +215,18 @@ func (p *Periods) find(now time.Time) Period {
 	return Period{At(begin(i - 1)), At(begin(i)), At(begin(i + 1)), At(begin(i + 2))}
 }
 
-// hour is the hour of a time on the clocks of its location. When they are set, an
-// hour ends: where that is by 30 minutes, or at 2:45 as in Chatham, two are shorter.
-func hour(now time.Time) Period {
-	_, offset := now.Zone()
-	begin := now.Unix() - ((now.Unix()+int64(offset))%3600+3600)%3600
-	p := Period{Begin: At(time.Unix(begin, 0)), End: At(time.Unix(begin+3600, 0))}
-	// After 2037 ZoneBounds may also return the end of a year, in leap years a day early.
-	from, to := now.ZoneBounds()
-	if _, before := from.Add(-1).Zone(); !from.IsZero() && before != offset {
-		p.Begin = max(p.Begin, At(from))
-	}
-	if _, after := to.Zone(); !to.IsZero() && after != offset {
-		p.End = min(p.End, At(to))
-	}
-	return p
-}
-
-// civil is a date. Values outside their range, such as the 32nd, are normalised as
+// civil is what clocks and calendars on the wall show. Values outside their range, such as the 32nd, are normalised as
 // by time.Date.
 type civil struct {
-	year  int
-	month time.Month
-	day   int
+	year      int
+	month     time.Month
+	day, hour int
 }
 
-// midnight is when the date begins in a location: the first moment at which its
-// clocks show this date or a later one. time.Date does not say which moment it
-// chooses where clocks are set at midnight.
-func (d civil) midnight(l *time.Location) time.Time {
-	shown := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC)
+// first is the first moment at which the clocks of a location show this or a later time.
+// time.Date does not say which moment it chooses where clocks are set.
+func (d civil) first(l *time.Location) time.Time {
+	shown := time.Date(d.year, d.month, d.day, d.hour, 0, 0, 0, time.UTC)
 
 	// Look at one offset from UTC after another, from a time at which every clock is behind.
 	for t := shown.Add(-26 * time.Hour).In(l); ; {
@@ -261,8 +236,9 @@ func (d civil) midnight(l *time.Location) time.Time {
 			first = t
 		}
 
+		// The last offset has no bound. After 2037 it may have the end of a year, in leap years a day early.
 		_, next := t.ZoneBounds()
-		if !next.After(t) || first.Before(next) { // the last offset has no bound, or an early one: see hour
+		if !next.After(t) || first.Before(next) {
 			return first
 		}
 		t = next
