@@ -1,10 +1,8 @@
 package redisstore
 
 import (
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,16 +21,10 @@ const renewEvery = 15 * time.Second
 
 // publication is what the limiters of a store have told of their policies.
 type publication struct {
-	mu       sync.Mutex // also while it is sent, so that an older text never replaces a newer one
-	limiters []described
-	sent     string    // the hashes of the last texts that Redis has got
-	at       time.Time // when
-}
-
-// described is a limiter, and what its policies are now; "" once it is gone.
-type described struct {
-	limiter any
-	text    func() string
+	mu       sync.Mutex            // also while it is sent, so that an older text never replaces a newer one
+	limiters map[any]func() string // what the policies are now; "" once the limiter is gone
+	sent     []string              // the last texts that Redis has got
+	at       time.Time             // when
 }
 
 // Publish keeps a text about a limiter's policies in Redis, for the command ratelimit: now, when it is
@@ -43,13 +35,10 @@ func (s *Store) Publish(limiter any, text func() string) {
 		p := &s.published
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		known := false
-		for _, d := range p.limiters {
-			known = known || d.limiter == limiter
+		if p.limiters == nil {
+			p.limiters = make(map[any]func() string)
 		}
-		if !known {
-			p.limiters = append(p.limiters, described{limiter, text})
-		}
+		p.limiters[limiter] = text
 		s.publish()
 	}()
 }
@@ -65,32 +54,28 @@ func (s *Store) renew() {
 // another try, and what is wrong with Redis the requests find out.
 func (s *Store) publish() {
 	p := &s.published
-	var hashes []string
-	var texts []any
-	left := p.limiters[:0]
-	for _, d := range p.limiters {
-		text := d.text()
-		if text == "" {
-			continue
+	var texts []string
+	for limiter, text := range p.limiters {
+		if now := text(); now != "" {
+			texts = append(texts, now)
+		} else {
+			delete(p.limiters, limiter)
 		}
-		left = append(left, d)
-		sum := sha256.Sum256([]byte(text))
-		hashes, texts = append(hashes, hex.EncodeToString(sum[:4])), append(texts, text)
 	}
-	// What is left over would keep limiters alive that are gone.
-	clear(p.limiters[len(left):])
-	p.limiters = left
 
 	// What Redis has already is sent again only when it is due to end.
-	all := strings.Join(hashes, ",")
-	if all == p.sent && (all == "" || time.Since(p.at) < renewEvery) {
+	slices.Sort(texts)
+	if slices.Equal(texts, p.sent) && (texts == nil || time.Since(p.at) < renewEvery) {
 		return
 	}
 
 	key := s.prefix + published.Suffix
-	args := []any{1, key, s.counted.id, int64(published.Lasts / time.Second), published.MostBytes, all}
-	call := send.Call{Args: append(args, texts...), Replies: 1, Learn: func([]int64) {}}
+	args := []any{1, key, s.counted.id, int64(published.Lasts / time.Second), published.MostBytes}
+	for _, text := range texts {
+		args = append(args, text)
+	}
+	call := send.Call{Args: args, Replies: 1, Learn: func([]int64) {}}
 	if s.sender.Target(key).Run(publishScript, []send.Call{call}) == nil {
-		p.sent, p.at = all, time.Now()
+		p.sent, p.at = texts, time.Now()
 	}
 }

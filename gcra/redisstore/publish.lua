@@ -4,23 +4,24 @@
 -- ARGV[1]  the store's id, letters and digits
 -- ARGV[2]  for how many seconds it is kept
 -- ARGV[3]  the most bytes of the value, half of them for servers
--- ARGV[4]  the hashes of the limiters, joined by commas; the rest are their texts
+-- ARGV[4]  and the rest: the texts of the limiters
 -- Reply    1, or 0 if the value has another version
 --
 -- Servers that do not fit are dropped, the oldest first, and so are limiters.
 
 local now = tonumber(redis.call('TIME')[1])
-local id, lasts, most, hashes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local id, lasts, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local value = redis.call('MGET', KEYS[1])[1] or '' -- a list or a hash is absent
 if #value > most then value = '' end
 local version = string.match(value, '^(%d+)\n')
 if version and version ~= '1' then return 0 end
 
-local texts, n = {}, 4
-for hash in string.gmatch(hashes, '%x+') do
-  n = n + 1
-  texts[hash] = ARGV[n]
+local texts, hashes = {}, {}
+for i = 4, #ARGV do
+  local hash = string.sub(redis.sha1hex(ARGV[i]), 1, 8)
+  texts[hash], hashes[#hashes + 1] = ARGV[i], hash
 end
+hashes = table.concat(hashes, ',')
 
 local lines, size, wanted = { '1' }, 2, {}
 local function add(line, bound)
