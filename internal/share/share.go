@@ -109,17 +109,8 @@ func capacity(l gcra.Limit, n int64) int64 {
 
 // divided returns an nth of a rate, or the slowest that is valid, with a burst of 1.
 func divided(l gcra.Limit, n int64) gcra.Limit {
-	interval := l.Interval()
-	switch l.Burst = 1; {
-	case interval > gcra.MaxDelay/time.Duration(n):
-		l.Count, l.Per = 1, gcra.MaxDelay
-	case l.Per > math.MaxInt64/time.Duration(n):
-		// Per times n would overflow. One unit in n intervals is the same rate.
-		l.Count, l.Per = 1, interval*time.Duration(n)
-	default:
-		l.Per *= time.Duration(n)
-	}
-	return l
+	slowest := gcra.MaxDelay / time.Duration(n) // or the interval would be longer than MaxDelay
+	return gcra.Limit{Count: 1, Per: min(l.Interval(), slowest) * time.Duration(n), Burst: 1}
 }
 
 // divideRate changes a charge to the share of one of n servers. MaxDebt widens the clamp (rule 2 of
