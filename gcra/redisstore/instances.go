@@ -138,9 +138,7 @@ func (s *Store) noteInstances(n int64) {
 		return
 	}
 
-	line := s.log.Line(diag.InstancesTooLow, "", fmt.Sprintf("Instances is %d, but %d servers use this Redis", c.configured, n),
+	// A slow log does not hold up the next count.
+	go s.log.Report(diag.InstancesTooLow, "", fmt.Sprintf("Instances is %d, but %d servers use this Redis", c.configured, n),
 		"prefix", s.prefix, "hint", "leave Instances out, and the store counts them")
-	if line != nil {
-		go line() // a slow log does not hold up the next count
-	}
 }

@@ -121,8 +121,9 @@ func (s *Store) granted(charge *gcra.Charge, whole *buckets.Charge, now, known, 
 	key := func() string { return s.key(charge, whole) }
 	if full := s.reporter.grants.Add(whole, key, now, known, n); !full {
 		s.reporter.start()
-	} else if line := s.log.Line(diag.RedisGrants, "", "this server has granted units alone on more keys than it keeps: what it grants on others is not charged later", "kept", outage.Max); line != nil {
-		go line() // callers do not wait for a slow log
+	} else {
+		// Callers do not wait for a slow log.
+		go s.log.Report(diag.RedisGrants, "", "this server has granted units alone on more keys than it keeps: what it grants on others is not charged later", "kept", outage.Max)
 	}
 }
 

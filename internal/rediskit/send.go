@@ -82,7 +82,7 @@ func Exec(ctx context.Context, pipe redis.Pipeliner) {
 //     keys are on two nodes.
 func SendAgain(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd, text string) *redis.Cmd {
 	cmd = WithText(ctx, client, cmd, text)
-	for pause := MovingPause; redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && sleep(ctx, pause); pause *= 2 {
+	for pause := MovingPause; redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && await.Sleep(ctx, pause) == nil; pause *= 2 {
 		cmd = WithText(ctx, client, Send(ctx, client, cmd.Args()), text)
 	}
 	return cmd
@@ -95,12 +95,4 @@ func WithText(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd,
 		return cmd
 	}
 	return Send(ctx, client, slices.Concat([]any{"eval", text}, cmd.Args()[2:]))
-}
-
-// sleep returns false if ctx ends first; if its deadline is earlier, at once.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-		return false
-	}
-	return await.Sleep(ctx, d) == nil
 }

@@ -80,13 +80,13 @@ func TestSendAgain(t *testing.T) {
 	}
 }
 
-// If the deadline is too close, TRYAGAIN is returned at once.
+// Once the deadline has passed, TRYAGAIN is returned.
 func TestSendAgainInTime(t *testing.T) {
 	server := &replies{errs: []string{"TRYAGAIN x"}}
 	client := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { client.Close() })
 	client.AddHook(server)
-	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(MovingPause))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	if cmd := SendAgain(ctx, client, Send(ctx, client, []any{"evalsha", "sha", 0}), "text"); !redis.IsTryAgainError(cmd.Err()) || len(server.sent) != 1 {
 		t.Errorf("got %v after sending %q; want TRYAGAIN, sent once", cmd.Err(), server.sent)
