@@ -35,19 +35,15 @@ type health struct {
 // the breaker does not open.
 const manyFailures = 10
 
-// recent are the times of the last events.
-type recent struct {
-	at   [manyFailures]time.Time
-	next int
-}
+// recent are the times of the last events, at most manyFailures.
+type recent []time.Time
 
 // add adds an event, and reports whether the last manyFailures events came within
 // diag.Interval.
 func (r *recent) add(now time.Time) bool {
-	r.at[r.next] = now
-	r.next = (r.next + 1) % manyFailures
-	oldest := r.at[r.next]
-	return !oldest.IsZero() && now.Sub(oldest) < diag.Interval
+	*r = append(*r, now)
+	*r = (*r)[max(len(*r)-manyFailures, 0):]
+	return len(*r) == manyFailures && now.Sub((*r)[0]) < diag.Interval
 }
 
 // health returns the health of a server.
@@ -120,7 +116,7 @@ func (h *health) answer() {
 	}
 
 	h.outage = false
-	h.failures = recent{} // the next failures count from here
+	h.failures = nil // the next failures count from here
 	if len(h.problems) == 0 {
 		return // the outage was not logged
 	}

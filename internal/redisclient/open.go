@@ -252,7 +252,8 @@ func socket(user, hosts, path string) (addrs []string, err error) {
 	// Errors and the log show a path, and so a password in it.
 	password := user == "" && at && strings.Contains(before, ":")
 	if hosts != "" || !strings.HasPrefix(path, "/") || password {
-		return nil, errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock or unix://user:password@/run/redis/redis.sock; write other slashes and @ as %XX")
+		return nil, errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock or " +
+			"unix://user:password@/run/redis/redis.sock; write other slashes and @ as %XX")
 	}
 	return []string{""}, nil
 }
