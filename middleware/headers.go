@@ -27,7 +27,7 @@ const (
 	// For a quota w is the length of the current period, and Reset the time until it ends.
 	// The fields describe the policy with the fewest units left or, if policies deny, the one
 	// with the longest wait. A denial that no wait helps has no Retry-After, and of these
-	// fields at most RateLimit-Policy. w is in whole seconds: 10 in 100 ms is 100;w=1.
+	// fields at most RateLimit-Policy. w is in whole seconds: 10 in 100 ms is 100;w=1, and 3 in 1.5 s is 4;w=2.
 	// Reset is at most 2147483, 24.8 days, as are Retry-After and draft 11's t.
 	HeadersDraft6 Headers = 1 << iota
 
@@ -139,7 +139,7 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	case headers&HeadersDraft11 != 0:
 		writeLists(a, &fields, outer.headers&HeadersDraft11 != 0, denied)
 	case shows(HeadersDraft6) && outer.headers&HeadersDraft11 == 0:
-		fields.set(policyField, text.window(c))
+		fields.set(policyField, text.windowOf(c))
 	}
 }
 
@@ -157,19 +157,45 @@ func (f *fields) set(name, value string) {
 }
 
 // writeLists sets the fields of HeadersDraft11. If longer, it appends to the lists of the
-// outer limiters. One string holds both values: one allocation.
+// outer limiters.
 func writeLists(a *admission, f *fields, longer, denied bool) {
-	var policies, list string
-	if longer {
-		policies, list = f.h.Get(policyField), f.h.Get(listField)
-	}
-
 	// Both lists are parts of one string, which is one allocation.
 	var room [128]byte
-	b := a.appendPolicies(append(room[:0], policies...), 0)
-	split := len(b)
-	text := string(a.appendItems(append(b, list...), split, denied))
+	b, split := room[:0], 0
+	add := func(item string) { // to the list that begins at split
+		if len(b) > split {
+			b = append(b, ", "...)
+		}
+		b = append(b, item...)
+	}
 
+	if longer {
+		b = append(b, f.h.Get(policyField)...)
+	}
+	for i := range a.charges {
+		if text := &a.policy(i).text; a.shown(i) {
+			add(text.name)
+			b = text.appendWindow(append(b, ";q="...), &a.charges[i])
+		}
+	}
+
+	split = len(b)
+	if longer {
+		b = append(b, f.h.Get(listField)...)
+	}
+	// If one policy never lets the request pass, the waits of others mislead.
+	never := denied && a.retryAfter() == 0
+	for i := range a.charges {
+		if c := &a.charges[i]; a.shown(i) {
+			add(a.policy(i).text.name)
+			b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
+			if t := untilMore(c, denied, a.entries[i].source); t > 0 && !never {
+				b = strconv.AppendInt(append(b, ";t="...), t, 10)
+			}
+		}
+	}
+
+	text := string(b)
 	f.set(policyField, text[:split])
 	f.set(listField, text[split:])
 }
@@ -216,36 +242,6 @@ func remove(h http.Header, headers Headers) {
 	}
 	delete(h, policyField)
 	delete(h, listField)
-}
-
-// appendPolicies appends this limiter's items of RateLimit-Policy to the list
-// that begins at start.
-func (a *admission) appendPolicies(b []byte, start int) []byte {
-	for i := range a.charges {
-		if a.shown(i) {
-			b = a.policy(i).text.appendPolicy(appendComma(b, start), &a.charges[i])
-		}
-	}
-	return b
-}
-
-// appendItems appends this limiter's items of RateLimit to the list that begins
-// at start.
-func (a *admission) appendItems(b []byte, start int, denied bool) []byte {
-	// If one policy never lets the request pass, the waits of others mislead.
-	never := denied && a.retryAfter() == 0
-	for i := range a.charges {
-		c := &a.charges[i]
-		if !a.shown(i) {
-			continue
-		}
-		b = append(appendComma(b, start), a.policy(i).text.name...)
-		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		if t := untilMore(c, denied, a.entries[i].source); t > 0 && !never {
-			b = strconv.AppendInt(append(b, ";t="...), t, 10)
-		}
-	}
-	return b
 }
 
 // reset is RateLimit-Reset: the seconds until the bucket is full or, on a

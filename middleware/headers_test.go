@@ -67,7 +67,7 @@ func TestHeadersOfOneLimit(t *testing.T) {
 		{"vector", middleware.Policy{Name: "all", Limit: five}, time.Hour, `5|4|12|"all";q=5;w=60|"all";r=4;t=12||||`},
 		{"limit is the burst", middleware.Policy{Name: "all", Limit: gcra.PerMinute(100).WithBurst(20)}, 0, `20|18|2|"all";q=100;w=60|"all";r=18;t=1||||`},
 		{"part of a second", middleware.Policy{Name: "all", Limit: gcra.Limit{Count: 10, Per: 100 * time.Millisecond}}, 0, `10|8|1|"all";q=100;w=1|"all";r=8;t=1||||`},
-		{"seconds and a half", middleware.Policy{Name: "all", Limit: gcra.Limit{Count: 3, Per: 1500 * time.Millisecond}}, 0, `3|1|1|"all";q=6;w=3|"all";r=1;t=1||||`},
+		{"seconds and a half", middleware.Policy{Name: "all", Limit: gcra.Limit{Count: 3, Per: 1500 * time.Millisecond}}, 0, `3|1|1|"all";q=4;w=2|"all";r=1;t=1||||`},
 		{"by request", middleware.Policy{Name: "all", LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(7) }}, 0,
 			`7|5|1029|"all";q=7;w=3600|"all";r=5;t=515||||`},
 		// t is the time until the next unit, not until all.
