@@ -101,7 +101,7 @@ type Gate struct {
 
 // Gate returns a Gate, or an error that joins the mistakes in the Limit.
 func (l *Limiter) Gate(limit Limit) (*Gate, error) {
-	g := &Gate{Limit: limit, limiter: l}
+	g := &Gate{Limit: limit, limiter: l, routes: routes.Table{Log: &l.log}}
 	var errs []error
 	report := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("inflight: limit %.80q: "+format, append([]any{g.Name}, args...)...))
@@ -115,7 +115,7 @@ func (l *Limiter) Gate(limit Limit) (*Gate, error) {
 	if g.Max < 1 {
 		report("Max is %d; want 1 or more", g.Max)
 	}
-	for i, err := range g.routes.Add(routes.Policy{Name: g.Name, Routes: g.Routes, Log: &l.log}) {
+	for i, err := range g.routes.Add(g.Name, g.Routes) {
 		if err != nil {
 			report("Routes[%d] is %.80q: %w", i, g.Routes[i], err)
 		}

@@ -288,7 +288,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 		return nil, []error{fmt.Errorf("ratelimit: %d policies; want at most %d", len(list), maxPolicies)}
 	}
 
-	ps := &policies{limiter: l}
+	ps := &policies{limiter: l, routes: routes.Table{Log: &l.log}}
 	// A name that is missing is a mistake of its own, and does not count as a name of two policies.
 	seen := map[string]bool{}
 	for i := range list {
@@ -304,7 +304,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 		seen[p.Name] = true
 
 		p.compile(report)
-		for i, err := range ps.routes.Add(routes.Policy{Name: p.Name, Routes: p.Routes, Log: &l.log}) {
+		for i, err := range ps.routes.Add(p.Name, p.Routes) {
 			if err != nil {
 				report(fmt.Sprintf("Routes[%d]", i), "is %.80q: %w", p.Routes[i], err)
 			}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
@@ -15,29 +14,29 @@ import (
 
 // Table has the routes of policies, and which of them apply to which route. Its zero value has none.
 type Table struct {
-	policies []Policy
-	routed   bool // some have Routes
+	Log *diag.Log // gets what policies leave out that they may be meant for
+
+	policies []policy
+	routed   bool // some have routes
 	byRoute  pattern.Cache[route, *routing]
 }
 
-// Policy is what a Table knows of a policy.
-type Policy struct {
-	Name   string
-	Routes []string // none means every request
-	Log    *diag.Log
-
+type policy struct {
+	name     string
+	routes   []string // none means every request
 	patterns []*pattern.Pattern
 }
 
-// Add adds a policy, whose index is the number of those before it. It returns an error for each of its Routes, nil for one
+// Add adds a policy, whose index is the number of those before it. It returns an error for each of its routes, nil for one
 // that is valid.
-func (t *Table) Add(p Policy) (mistakes []error) {
-	for _, text := range p.Routes {
+func (t *Table) Add(name string, routes []string) (mistakes []error) {
+	p := policy{name: name, routes: routes}
+	for _, text := range routes {
 		parsed, err := pattern.Parse(text)
 		p.patterns, mistakes = append(p.patterns, parsed), append(mistakes, err)
 	}
 	t.policies = append(t.policies, p)
-	t.routed = t.routed || len(p.Routes) > 0
+	t.routed = t.routed || len(routes) > 0
 	return mistakes
 }
 
@@ -72,19 +71,21 @@ type check struct {
 	greedy  bool // another router may follow, in which a last parameter matches several segments
 }
 
-// gap is why a policy does not apply to requests that it may be meant for. It is logged once.
+// gap is why a policy does not apply to requests that it may be meant for.
 type gap struct {
-	apart   bool             // the route has text where the policy has a parameter; otherwise it takes more methods
-	pattern string           // of the policy
-	path    *pattern.Pattern // of the requests; nil is any
-	logged  atomic.Bool
+	pattern string // of the policy
+	text    string
 }
+
+const (
+	apart       = "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should"
+	someMethods = "a policy limits some methods of a route that takes every method: list the route without a method if it should limit them all"
+)
 
 // Matching compares one request with the policies' routes.
 type Matching struct {
 	*routing // nil if no policy has Routes
 	r        *http.Request
-	policies []Policy
 	isBelow  bool // the path is below the route; known if asked
 	asked    bool
 }
@@ -98,7 +99,7 @@ func (t *Table) Match(r *http.Request) Matching {
 	key := route{r.Pattern, r.Method}
 	found, ok := t.byRoute.Get(key)
 	if ok {
-		return Matching{routing: found, r: r, policies: t.policies}
+		return Matching{routing: found, r: r}
 	}
 
 	found = &routing{pattern.FromRouter(r.Pattern), make([]match, len(t.policies))}
@@ -106,27 +107,34 @@ func (t *Table) Match(r *http.Request) Matching {
 		found.matches[i] = p.match(found.route, r.Method)
 	}
 
-	if pattern.Standard(r.Method) != "" { // clients can invent others
+	m := Matching{routing: found, r: r}
+	if pattern.Standard(r.Method) != "" { // clients can invent others, which adapters leave out of the route
 		t.byRoute.Put(key, found)
+		t.reportGaps(&m)
 	}
-	return Matching{routing: found, r: r, policies: t.policies}
+	return m
+}
+
+// reportGaps logs the gaps of a route, unless the first request shows that the path that is left decides.
+func (t *Table) reportGaps(m *Matching) {
+	for i, p := range t.policies {
+		if g := m.matches[i].gap; g != nil && m.below() {
+			t.Log.Report(diag.RouteApart, p.name, g.text, "policy", p.name, "pattern", g.pattern, "route", m.r.Pattern)
+		}
+	}
 }
 
 // match compares the policy's patterns with the route.
-func (p *Policy) match(route *pattern.Pattern, method string) (m match) {
+func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 	m.always = len(p.patterns) == 0
-	apart, everyMethod := "", false
-	var someMethods *gap
+	narrower, everyMethod := "", false
 	for i, own := range p.patterns {
 		on := own.On(route)
 
 		// A subtree may be meant for some methods alone, and the router behind an open route knows its methods.
-		if (on == pattern.Always || on == pattern.ByPath) && !own.Open() && !route.Open() && route.AnyMethod() && own.SameHost(route) {
+		if on == pattern.Always && !own.Open() && !route.Open() && route.AnyMethod() && own.SameHost(route) {
 			everyMethod = everyMethod || own.AnyMethod()
-			someMethods = &gap{pattern: p.Routes[i], path: own}
-			if on == pattern.Always {
-				someMethods.path = nil
-			}
+			m.gap = &gap{p.routes[i], someMethods}
 		}
 
 		// The methods differ if middleware has rewritten the request's after the router found the route.
@@ -143,15 +151,15 @@ func (p *Policy) match(route *pattern.Pattern, method string) (m match) {
 		case pattern.ByPath:
 			m.checks = append(m.checks, check{Pattern: own, greedy: route.Open()})
 		case pattern.Apart:
-			apart = p.Routes[i]
+			narrower = p.routes[i]
 		}
 	}
 
 	switch {
-	case apart != "" && !m.always && len(m.checks) == 0:
-		m.gap = &gap{apart: true, pattern: apart}
-	case !everyMethod && pattern.Standard(method) != "": // adapters leave other methods out of the route
-		m.gap = someMethods
+	case narrower != "" && !m.always && len(m.checks) == 0:
+		m.gap = &gap{narrower, apart}
+	case everyMethod:
+		m.gap = nil
 	}
 	return m
 }
@@ -161,31 +169,8 @@ func (m *Matching) Applies(i int) bool {
 	if m.routing == nil {
 		return true
 	}
-
 	this := &m.matches[i]
-	applies := this.always || this.byRoute(m.r) || len(this.outside) > 0 && !m.below() && this.byPath(m.r)
-
-	if g := this.gap; g != nil && !g.logged.Load() && m.shows(g, applies) {
-		g.logged.Store(true)
-		m.policies[i].reportGap(g, m.r.Pattern)
-	}
-	return applies
-}
-
-// shows reports whether the request is one to which the gap matters.
-func (m *Matching) shows(g *gap, applies bool) bool {
-	if g.apart {
-		return !applies && m.below()
-	}
-	return g.path == nil || g.path.MatchURL(m.r.URL, false)
-}
-
-func (p *Policy) reportGap(g *gap, route string) {
-	text := "a policy limits some methods of a route that takes every method: list the route without a method if it should limit them all"
-	if g.apart {
-		text = "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should"
-	}
-	p.Log.Report(diag.RouteApart, p.Name, text, "policy", p.Name, "pattern", g.pattern, "route", route)
+	return this.always || this.byRoute(m.r) || len(this.outside) > 0 && !m.below() && this.byPath(m.r)
 }
 
 func (m *match) byRoute(r *http.Request) bool {

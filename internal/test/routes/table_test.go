@@ -123,8 +123,7 @@ func TestEveryMethod(t *testing.T) {
 		{"POST /login", "/login", "POST /login, PUT /login, BREW /login", "POST /login"},
 		{"POST /login", "/login", "PUT /login", "POST /login"},
 		{"GET /login", "/login", "HEAD /login", "GET /login"},
-		{"POST /auth/login", "/auth/{action}", "PUT /auth/logout", ""},
-		{"POST /auth/login", "/auth/{action}", "PUT /auth/logout, PUT /auth/login", "POST /auth/login"},
+		{"POST /auth/login", "/auth/{action}", "PUT /auth/login", ""}, // others may serve the route too
 		{"POST /login", "POST /login", "POST /login", ""},
 		{"/login", "/login", "POST /login", ""},
 		{"POST /login|/login", "/login", "POST /login", ""},
