@@ -70,12 +70,6 @@ func TestDenyHasAStatus(t *testing.T) {
 		"nothing":     {func(http.ResponseWriter) {}, "429 "},
 		"early hints": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, "429 "},
 		"status":      {func(w http.ResponseWriter) { w.WriteHeader(http.StatusTeapot) }, "418 "},
-		"hijacks": {func(w http.ResponseWriter) {
-			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-				_, _ = io.WriteString(conn, "HTTP/1.1 418 I'm a teapot\r\nConnection: close\r\n\r\nhijacked")
-				conn.Close()
-			}
-		}, "418 hijacked"},
 		"inside": {func(w http.ResponseWriter) {
 			http.Error(w.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), "later", http.StatusTeapot)
 		}, "418 later\n"},

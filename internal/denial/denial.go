@@ -2,10 +2,8 @@
 package denial
 
 import (
-	"bufio"
 	"encoding/json"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,26 +19,26 @@ func Begin(w http.ResponseWriter, r *http.Request) {
 
 // Custom has deny write the denial. If it writes nothing, the response has the status, and no more.
 func Custom(w http.ResponseWriter, status int, deny func(http.ResponseWriter)) {
-	switch own := w.(type) {
-	case interface {
+	// Deny may write to gin's and echo's by the framework's context. gin sends the status at the end, and where there is
+	// no route it is 404 already.
+	if own, ok := w.(interface {
 		Written() bool
 		Status() int
-	}: // gin's and echo's: deny may write to them by the framework's context
-		before := own.Status() // gin sends the status at the end; where there is no route it is 404 already
-		deny(w)
-		if !own.Written() && own.Status() == before {
-			w.WriteHeader(status)
+	}); ok {
+		before := own.Status()
+		if deny(w); own.Written() || own.Status() != before {
+			return
 		}
-	default:
-		writer := &denyWriter{ResponseWriter: w}
-		deny(writer)
-		if !writer.written {
-			w.WriteHeader(status)
+	} else {
+		noted := &denyWriter{ResponseWriter: w}
+		if deny(noted); noted.written {
+			return
 		}
 	}
+	w.WriteHeader(status)
 }
 
-// denyWriter is the writer of a Config.Deny. It notes whether Deny writes or hijacks: if not, an implied 200
+// denyWriter is the writer of a Config.Deny. It notes whether Deny writes: if not, an implied 200
 // would mean that the request was served.
 type denyWriter struct {
 	http.ResponseWriter
@@ -57,12 +55,6 @@ func (w *denyWriter) WriteHeader(status int) {
 func (w *denyWriter) Write(b []byte) (int, error) {
 	w.written = true
 	return w.ResponseWriter.Write(b)
-}
-
-func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	w.written = w.written || err == nil
-	return conn, buffers, err
 }
 
 // letsStore reports whether a field could let a cache store a denial in spite of
