@@ -1,12 +1,9 @@
 package middleware
 
 import (
-	"fmt"
-	"reflect"
 	"slices"
 	"weak"
 
-	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/published"
 )
@@ -16,13 +13,8 @@ import (
 func (l *Limiter) publish() {
 	store, ok := l.cfg.Store.(iface.Publisher)
 	if !ok {
-		if wraps(l.cfg.Store) {
-			l.log.Report(diag.PoliciesUnknown, "", "the command ratelimit does not see the policies, as the store is wrapped: embed the *redisstore.Store in the type, or pass its method Publish on",
-				"store", fmt.Sprintf("%T", l.cfg.Store))
-		}
 		return
 	}
-
 	self := weak.Make(l)
 	store.Publish(self, func() string {
 		l := self.Value()
@@ -31,24 +23,6 @@ func (l *Limiter) publish() {
 		}
 		return published.Text(l.published())
 	})
-}
-
-// wraps reports whether a store has a field with a store that can publish.
-func wraps(store any) bool {
-	v := reflect.Indirect(reflect.ValueOf(store))
-	if v.Kind() != reflect.Struct {
-		return false
-	}
-	publisher := reflect.TypeFor[iface.Publisher]()
-	for _, f := range v.Fields() {
-		if f.Kind() == reflect.Interface && !f.IsNil() {
-			f = f.Elem()
-		}
-		if f.Type().Implements(publisher) {
-			return true
-		}
-	}
-	return false
 }
 
 func (l *Limiter) published() (all []published.Policy) {

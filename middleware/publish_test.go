@@ -1,14 +1,11 @@
 package middleware_test
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -24,10 +21,9 @@ func (p *publisher) Publish(_ any, text func() string) { p.calls, p.text = p.cal
 // A limiter says what its policies are when it is made and reloaded, and what they count by once there
 // is traffic: no subject, override or route.
 func TestPublish(t *testing.T) {
-	var log diagtest.Log
 	store := &publisher{Store: gcra.NewMemory()}
 	plan := func(*http.Request) gcra.Limit { return five }
-	l := limiter(t, middleware.Config{Store: store, Logger: log.Logger()},
+	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "client", Key: key("ip:192.0.2.7"), Limit: five, Routes: []string{"/secret"}, MaxDebt: 3},
 		middleware.Policy{Name: "plan", Key: key("sub:alice"), LimitFor: plan, Plans: map[string]gcra.Limit{"pro": gcra.Unlimited()}, Shadow: true},
 		middleware.Policy{Name: "func", Key: key("sub:alice"), LimitFor: plan})
@@ -49,13 +45,5 @@ func TestPublish(t *testing.T) {
 	}
 	if got := store.text(); store.calls != 2 || got != `[{"name":"new","limit":"5/minute"}]` {
 		t.Errorf("reloaded: got %d calls and %s", store.calls, got)
-	}
-
-	if len(log.Lines()) > 0 {
-		t.Errorf("got %v; want no line", log.Lines())
-	}
-	limiter(t, middleware.Config{Store: &doubles.Store{Store: store}, Logger: log.Logger()}, middleware.Policy{Name: "a", Key: key("k"), Limit: five})
-	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]), "policies-unknown") || store.calls != 2 {
-		t.Errorf("a store that is wrapped: got %v; want a line", lines)
 	}
 }

@@ -19,7 +19,6 @@ const (
 	RedisGrants      Code = "redis-grants"      // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
 	OverridesUnread  Code = "overrides-unread"  // the overrides of operators, or one of them, cannot be read
-	PoliciesUnknown  Code = "policies-unknown"  // a store that is wrapped does not tell operators the policies
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
 
@@ -45,7 +44,7 @@ func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
-	case PoliciesUnknown, RouteApart:
+	case RouteApart:
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn
