@@ -46,8 +46,7 @@ func Describe(name string, data []byte, known Names) ([]Outline, error) {
 	}
 	var all []Outline
 	for _, e := range entries {
-		e.outline.Policy = e.Policy
-		all = append(all, e.outline)
+		all = append(all, e.Outline)
 	}
 	return all, nil
 }

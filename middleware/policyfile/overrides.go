@@ -44,7 +44,7 @@ func (e *entry) readOverrides(v value) {
 			o.add(v, found, seen)
 		}
 	}
-	e.Override, e.outline.Overrides = o.find, o.all
+	e.Policy.Override, e.Overrides = o.find, o.all
 }
 
 // add reads a subject. Those in seen are repeated.

@@ -18,18 +18,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// entry is a policy of the file. Its fields are valid where the file has mistakes, so that
-// [middleware.New] checks all others.
+// entry is a policy of the file. The fields of its Policy are valid where the file has mistakes, so
+// that [middleware.New] checks all others.
 type entry struct {
-	middleware.Policy
+	Outline
 	funcs  Funcs
 	value  value
-	found  map[string]value // its fields, and "routes[0]" and so on
-	plans  map[string]gcra.Limit
+	found  map[string]value        // its fields, and "routes[0]" and so on
 	limits map[position]gcra.Limit // all that are valid, in plans and overrides too
 	cost   int64                   // 0 unless the file has a number
-
-	outline Outline
 }
 
 const limitForm = "a limit such as 100/minute"
@@ -44,9 +41,12 @@ var failureModes = map[string]middleware.FailureMode{
 func readLimiters(file value, funcs Funcs, limiters []string) (entries []*entry) {
 	names := map[string]position{} // of policies
 	read := func(v value, limiter string) {
-		of := readPolicies(v, funcs)
-		for _, e := range of {
-			e.outline.Limiter = limiter
+		var of []*entry
+		for _, v := range v.list("the policy", "its fields, such as {name: client, key: client, limit: 100/minute}") {
+			if e := readPolicy(v, funcs); e != nil {
+				e.Limiter = limiter
+				of = append(of, e)
+			}
 		}
 		check(file.mistakes, of, names)
 		entries = append(entries, of...)
@@ -89,29 +89,16 @@ func readLimiters(file value, funcs Funcs, limiters []string) (entries []*entry)
 	return entries
 }
 
-// readPolicies reads the policies of a limiter.
-func readPolicies(v value, funcs Funcs) (entries []*entry) {
-	if isEmpty(v.node) {
-		v.at = v.key
-	}
-	for _, v := range v.list("the policy", "its fields, such as {name: client, key: client, limit: 100/minute}") {
-		if e := readPolicy(v, funcs); e != nil {
-			entries = append(entries, e)
-		}
-	}
-	return entries
-}
-
 // readPolicy reads one policy. It returns nil if it has no fields.
 func readPolicy(v value, funcs Funcs) *entry {
 	e := &entry{value: v, funcs: funcs, found: map[string]value{}, limits: map[position]gcra.Limit{}}
-	e.Key = keyfunc.Const("") // any valid key, as long as there is none
+	e.Policy.Key = keyfunc.Const("") // any valid key, as long as there is none
 
 	if !v.fields(e.found,
-		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
+		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Policy.Name, _ = v.text() }},
 		field{"key", oneOf(slices.Sorted(maps.Keys(funcs.Keys))), true, e.readKey},
 		field{"anonymous", "share or skip", false, func(v value) {
-			e.SkipAnonymous, _ = choose(v, map[string]bool{"share": false, "skip": true})
+			e.Policy.SkipAnonymous, _ = choose(v, map[string]bool{"share": false, "skip": true})
 		}},
 		field{"limit", limitForm, false, e.readLimit},
 		field{"plans", "plans and their limits, such as {free: 60/minute, pro: 600/minute}", false, e.readPlans},
@@ -120,8 +107,8 @@ func readPolicy(v value, funcs Funcs) *entry {
 		field{"cost", "a whole number from 1 in decimal digits without quotes", false, e.readCost},
 		field{"shadow", "true or false without quotes", false, e.readShadow},
 		field{"max_delay", "a duration such as 500ms", false, e.readMaxDelay},
-		field{"max_debt", "a whole number from 0 in decimal digits without quotes", false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
-		field{"on_failure", "local, open or closed", false, func(v value) { e.OnFailure, _ = choose(v, failureModes) }},
+		field{"max_debt", "a whole number from 0 in decimal digits without quotes", false, func(v value) { e.Policy.MaxDebt, _ = v.integer(0) }},
+		field{"on_failure", "local, open or closed", false, func(v value) { e.Policy.OnFailure, _ = choose(v, failureModes) }},
 	) {
 		return nil
 	}
@@ -129,12 +116,12 @@ func readPolicy(v value, funcs Funcs) *entry {
 	if e.found["limit"].node == nil && e.found["plans"].node == nil {
 		v.errorf("has no limit; want limit or plans")
 	}
-	if len(e.plans) > 0 {
+	if len(e.Plans) > 0 {
 		e.limitByPlan()
 	}
 
-	if e.Limit == (gcra.Limit{}) {
-		e.Limit = gcra.PerSecond(1) // any valid limit; the mistake is reported already
+	if e.Policy.Limit == (gcra.Limit{}) {
+		e.Policy.Limit = gcra.PerSecond(1) // any valid limit; the mistake is reported already
 		return e
 	}
 	e.checkLimits()
@@ -158,18 +145,18 @@ func (e *entry) readKey(v value) {
 			v.errorf("is %s, registered as nil by this program; want a function there", quoted(name))
 		case v.once(seen, name, v.at):
 			keys = append(keys, key)
-			e.outline.Keys = append(e.outline.Keys, name)
+			e.Keys = append(e.Keys, name)
 		}
 	}
 	if len(keys) > 0 {
-		e.Key = keyfunc.First(keys...)
+		e.Policy.Key = keyfunc.First(keys...)
 	}
 }
 
 func (e *entry) readRoutes(v value) {
 	for i, v := range v.list("route", v.want) {
 		route, _ := v.text()
-		e.Routes = append(e.Routes, route)
+		e.Policy.Routes = append(e.Policy.Routes, route)
 		e.found[fmt.Sprintf("routes[%d]", i)] = v
 	}
 }
@@ -177,11 +164,11 @@ func (e *entry) readRoutes(v value) {
 func (e *entry) readCost(v value) {
 	name, isText := stringValue(v.node)
 	if cost, ok := e.funcs.cost(name); ok && isText {
-		e.outline.Cost = name
+		e.Cost = name
 		if cost == nil {
 			v.errorf("is %s, registered as nil by this program; want a function there", quoted(name))
 		}
-		e.Cost = cost
+		e.Policy.Cost = cost
 		return
 	}
 
@@ -189,14 +176,14 @@ func (e *entry) readCost(v value) {
 		v.want += ", or " + oneOf(names)
 	}
 	if cost, ok := v.integer(1); ok {
-		e.cost, e.outline.Cost = cost, strconv.FormatInt(cost, 10)
-		e.Cost = func(*http.Request) int64 { return cost }
+		e.cost, e.Cost = cost, strconv.FormatInt(cost, 10)
+		e.Policy.Cost = func(*http.Request) int64 { return cost }
 	}
 }
 
 func (e *entry) readShadow(v value) {
 	if b, ok := v.node.(*ast.BoolNode); ok {
-		e.Shadow = b.Value
+		e.Policy.Shadow = b.Value
 		return
 	}
 	v.reject()
@@ -208,12 +195,12 @@ func (e *entry) readMaxDelay(v value) {
 	if err != nil {
 		v.reject()
 	}
-	e.MaxDelay = delay
+	e.Policy.MaxDelay = delay
 }
 
 func (e *entry) readLimit(v value) {
 	if limit := e.parseLimit(v); limit != gcra.Unlimited() {
-		e.Limit, e.outline.Limit = limit, limit
+		e.Limit, e.Policy.Limit = limit, limit
 		return
 	}
 	v.reject() // none is for plans and overrides
@@ -238,8 +225,8 @@ func (e *entry) readPlans(v value) {
 	if e.funcs.Plan == nil {
 		v.addf(v.at, "this program registers no function for plans; want limit")
 	}
-	e.plans = map[string]gcra.Limit{}
-	e.Plans, e.outline.Plans = e.plans, e.plans
+	e.Plans = map[string]gcra.Limit{}
+	e.Policy.Plans = e.Plans
 	for _, plan := range v.pairs() {
 		name := plan.name
 		plan.name, plan.want = "plan "+quoted(name), limitForm+", or none"
@@ -247,7 +234,7 @@ func (e *entry) readPlans(v value) {
 			v.addf(plan.key, "plan is %s; want %s", quoted(name), oneOf(n.Plans))
 		}
 		if limit := e.parseLimit(plan); limit != (gcra.Limit{}) {
-			e.plans[name] = limit
+			e.Plans[name] = limit
 		}
 	}
 }
@@ -257,12 +244,12 @@ func (e *entry) readPlans(v value) {
 // while LimitFor fails: Limit holds then.
 func (e *entry) limitByPlan() {
 	if e.Limit == (gcra.Limit{}) {
-		e.Limit = slices.MinFunc(slices.Collect(maps.Values(e.plans)), func(a, b gcra.Limit) int {
+		e.Policy.Limit = slices.MinFunc(slices.Collect(maps.Values(e.Plans)), func(a, b gcra.Limit) int {
 			return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Capacity(), b.Capacity()))
 		})
 	}
-	plans, plan, other := e.plans, e.funcs.Plan, e.Limit
-	e.LimitFor = func(r *http.Request) gcra.Limit {
+	plans, plan, other := e.Plans, e.funcs.Plan, e.Policy.Limit
+	e.Policy.LimitFor = func(r *http.Request) gcra.Limit {
 		if limit, ok := plans[plan(r)]; ok {
 			return limit
 		}
@@ -280,16 +267,16 @@ func (e *entry) checkLimits() {
 			continue
 		}
 		most = max(most, l.Capacity())
-		if e.MaxDebt > 1e14 || l == e.Limit {
+		if e.Policy.MaxDebt > 1e14 || l == e.Policy.Limit {
 			continue // middleware.New reports it
 		}
 
-		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
+		indebted := l.WithBurst(l.Capacity() + e.Policy.MaxDebt)
 		if l.IsQuota() {
-			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
+			indebted = gcra.Quota(l.Count+e.Policy.MaxDebt, l.Calendar())
 		}
 		if err := indebted.Validate(); err != nil {
-			e.value.addf(at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l, err)
+			e.value.addf(at, "max_debt is %d, which makes %v of %v: %v", e.Policy.MaxDebt, indebted, l, err)
 		}
 	}
 
@@ -304,8 +291,8 @@ func check(ms *mistakes, entries []*entry, names map[string]position) {
 	var policies []middleware.Policy
 	for _, e := range entries {
 		policies = append(policies, e.Policy)
-		if e.Name != "" {
-			ms.once(names, e.Name, e.found["name"].at)
+		if e.Policy.Name != "" {
+			ms.once(names, e.Policy.Name, e.found["name"].at)
 		}
 	}
 

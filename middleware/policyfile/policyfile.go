@@ -2,40 +2,20 @@
 // new build or a restart. A file with a mistake changes nothing, and the mistake is reported.
 //
 //	policies:
-//	  - name: client            # as Policy.Name
-//	    key: client             # a key that the program registers
+//	  - name: client
+//	    key: [user, client]     # the program registers functions under these names
 //	    limit: 100/minute burst 20
-//	  - name: login
-//	    key: client
-//	    routes: ["POST /login"]
-//	    limit: 5/minute
-//	    on_failure: closed      # local (default), open or closed
-//	  - name: plan
-//	    key: [user, client]     # the first that is not empty
-//	    plans: {free: 60/minute, pro: 600/minute}
-//	    shadow: true
 //	    overrides:              # limits of single keys and networks
 //	      - limit: 1000/minute burst 200
 //	        subjects: ["sub:alice", "ip:198.51.100.0/24"]
-//	      - limit: none         # not limited by this policy; or banned
-//	        subjects: ["ip:192.0.2.7"]
+//	  - {name: login, key: client, routes: ["POST /login"], limit: 5/minute, on_failure: closed}
 //
-// The program registers functions under the names that the file uses:
+// docs/rollout.md has the program to it, and says what wins over what.
 //
-//	funcs := policyfile.Funcs{
-//		Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr, "user": subject},
-//		Plan: planOf,
-//	}
-//	policies, err := policyfile.Load("policies.yaml", funcs)
-//	limiter, err := middleware.New(cfg, policies...)
-//	go policyfile.Watch(ctx, "policies.yaml", funcs, limiter)
-//
-// # The file
-//
-// The file is YAML: a mapping with one field, policies, an ordered list. The file of a program
-// with several limiters has limiters in its place, a mapping of their names to such lists; see
-// [LoadAll]. A policy has these fields, of which name, key, and limit or plans are required; see
-// also [middleware.Policy].
+// The file is YAML without anchors, aliases and tags, of at most 512 KiB, 4000 fields and 24,000 YAML
+// tokens: a mapping with one field, policies, an ordered list, or limiters, a mapping of names to such
+// lists; see [LoadAll]. A policy has these fields, of which name, key, and limit or plans are required;
+// see also [middleware.Policy]. Unknown fields and functions and repeated names are errors.
 //
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
@@ -43,42 +23,30 @@
 //	anonymous  share or skip, as in SkipAnonymous; default: share
 //	limit      100/minute, 25/5s, 100/minute burst 20, 10000/calendar month;
 //	           see gcra.ParseLimit
-//	plans      a mapping of plan names to limits, which may be none
+//	plans      a mapping of plan names to limits, which may be none; any other
+//	           plan gets limit or, without it, the slowest plan
 //	overrides  a list of mappings of limit, which may be none or banned, and
-//	           subjects, a list of keys and networks; see below
+//	           subjects, a list of whole keys, in quotes, and networks
 //	routes     a list of patterns such as "POST /login"; default: every request
 //	cost       a whole number from 1, in decimal digits, or a name in
 //	           Funcs.Costs; default: 1
 //	shadow     true or false
 //	max_delay  a duration such as 500ms
 //	max_debt   a whole number from 0, in decimal digits
-//	on_failure local, open or closed
-//
-// Requests with an unlisted plan get limit, or the slowest plan if there is no limit.
-//
-// Unknown fields and functions and repeated names are errors. Anchors, aliases and tags are not
-// supported. A file has at most 512 KiB, 4000 fields and 24,000 YAML tokens.
-//
-// # Overrides
-//
-// An override wins over the request's plan; [middleware.Config].Override wins over it. A limit that
-// the store does not keep follows on_failure.
-//
-// A subject is a whole key, in quotes, as the policy's key function returns it: "sub:alice", or with
-// keyfunc.JWTSubject "sub:https://login.example.com|alice". "ip:198.51.100.0/24" and
-// "ip:2001:db8::/32" are networks of addresses, but not of keys that keyfunc.Join has joined. A
-// whole key wins over a network, and a longer prefix over a shorter one.
+//	on_failure local, open or closed; default: local
 package policyfile
 
 import (
+	"fmt"
 	"net/http"
+	"os"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // Where to change what: policy.go reads the fields of a policy, overrides.go its overrides; outline.go
-// describes them without functions; yaml.go
-// bounds and parses the YAML, value.go reads its values, mistakes.go formats errors; watch.go reloads.
+// describes them without functions; yaml.go bounds and parses the YAML, value.go reads its values,
+// mistakes.go formats errors; watch.go reloads.
 
 // Funcs are the functions that a file may use, by name.
 type Funcs struct {
@@ -138,9 +106,27 @@ func parseAll(name string, data []byte, funcs Funcs, limiters []string) (map[str
 	}
 	all := map[string][]middleware.Policy{}
 	for _, e := range entries {
-		all[e.outline.Limiter] = append(all[e.outline.Limiter], e.Policy)
+		all[e.Limiter] = append(all[e.Limiter], e.Policy)
 	}
 	return all, nil
+}
+
+// readFile rejects what could wait for ever or have no end.
+func readFile(path string) (data []byte, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is a directory, a named pipe or a device; want a regular file or a link to one", path)
+	case info.Size() > maxSize:
+		err = fmt.Errorf("%s has %d bytes; want at most %d", path, info.Size(), maxSize)
+	default:
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
+	}
+	return data, nil
 }
 
 // readAll reads the policies of a file with these limiters, or with any if there are none.

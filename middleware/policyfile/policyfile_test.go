@@ -214,7 +214,7 @@ func TestMistakes(t *testing.T) {
 		"- name: a\n":           {"1:1: the file is a list; want " + wantTop},
 		"{}":                    {"1:1: the file is empty; want " + wantTop},
 		"policies:\n":           {"1:1: policies is empty; want a list of policies"},
-		"policies: []\n":        {"1:1: policies is empty; want a list of policies"},
+		"policies: []\n":        {"1:11: policies is empty; want a list of policies"},
 		"policies: none\n":      {`1:11: policies is "none"; want a list of policies`},
 		"policies:\n  a: {}\n":  {"2:3: policies is a mapping; want a list of policies"},
 		"Policies: []\n":        {`1:1: field "Policies" is unknown; want policies`, noPolicies},
@@ -292,7 +292,7 @@ func TestMistakes(t *testing.T) {
 		one("plans:"):        {"5:3: plans is empty; want " + wantPlans + wantOut},
 		one("plans: {}"):     {"5:10: plans is empty; want " + wantPlans + wantOut},
 		one("plans: [free]"): {"5:10: plans is a list; want " + wantPlans},
-		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute, or none", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is repeated, it is first in line 5; want it once`, `5:42: plan "x" is empty; want a limit such as 100/minute, or none`},
+		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute, or none", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is repeated, it is first in line 5; want it once`, `5:40: plan "x" is empty; want a limit such as 100/minute, or none`},
 		one("plans: {100%d: 60}"):                       {`5:18: plan "100%d" is 60; want a limit such as 100/minute, or none`},
 		one("plans: {7: 5/minute}"):                     {"5:11: the name of a field is 7; want text"},
 		one("plans: {pro: 60/minute, free: 1/hour}\n  max_debt: 10000"): {
@@ -426,8 +426,10 @@ func TestLoad(t *testing.T) {
 	if _, err := policyfile.Load(path, funcs); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("no file: got %v; want ErrNotExist and the path", err)
 	}
-	if _, err := policyfile.Load(filepath.Dir(path), funcs); err == nil {
-		t.Error("a folder: got no error")
+	for _, special := range []string{filepath.Dir(path), os.DevNull} {
+		if _, err := policyfile.Load(special, funcs); err == nil || !strings.Contains(err.Error(), special+" is a directory, a named pipe or a device; want") {
+			t.Errorf("%s: got %v; want that it is no regular file", special, err)
+		}
 	}
 
 	write(t, path, good)
@@ -440,7 +442,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %v; want the path, line and column", err)
 	}
 	write(t, path, "#"+strings.Repeat(" ", 512<<10))
-	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+":1:1: the file has more than 524288 bytes; want at most that many" {
+	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != "policyfile: "+path+" has 524289 bytes; want at most 524288" {
 		t.Errorf("a large file: got %v; want its bound", err)
 	}
 }
@@ -453,7 +455,7 @@ func TestLoadAll(t *testing.T) {
 		"limiters: {api: " + one + ", signin: [{name: b, key: client, limit: 5/minute}]}":  nil,
 		"limiters: {api: " + one + ", signin: " + one + "}":                                {`1:76: "a" is repeated, it is first in line 1; want it once`},
 		"limiters: {api: " + one + ", signin: [{name: b, key: client, limit: 5/minut}]}":   {`1:99: limit is "5/minut": period is "minut"; want second, minute, hour, day or a duration such as 5s`},
-		"limiters:\n  api: " + one + "\n  signin: {}\n":                                    {`3:3: limiter "signin" is empty; want a list of policies`},
+		"limiters:\n  api: " + one + "\n  signin: {}\n":                                    {`3:11: limiter "signin" is empty; want a list of policies`},
 		"limiters:\n  api: " + one + "\n  sing: [{name: b, key: client, limit: 5/minute}]": {"2:3: limiters has no signin; want its policies", `3:3: limiter is "sing"; want api or signin`},
 		"limiters:\n":      {"1:1: limiters is empty"},
 		"policies: " + one: {`1:1: field "policies" is unknown; want limiters`, "1:1: the file has no limiters; want limiters and their policies"},

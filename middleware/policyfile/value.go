@@ -98,7 +98,11 @@ func (v value) pairs() (values []value) {
 		if !ok {
 			v.addf(at, "the name of a field is %s; want text", describe(pair.Key))
 		} else if v.once(seen, name, at) {
-			values = append(values, value{v.mistakes, pair.Value, nodePosition(pair.Value), at, name, ""})
+			field := value{v.mistakes, pair.Value, nodePosition(pair.Value), at, name, ""}
+			if isEmpty(pair.Value) && pair.Value.Type() == ast.NullType {
+				field.at = at
+			}
+			values = append(values, field)
 		}
 	}
 	return values
@@ -133,9 +137,6 @@ func (v value) fields(found map[string]value, fields ...field) bool {
 		v.want = fields[i].want
 		if isEmpty(v.node) && !fields[i].required {
 			v.want += ", or leave it out"
-		}
-		if isEmpty(v.node) && v.node.Type() == ast.NullType {
-			v.at = v.key
 		}
 		found[v.name] = v
 		fields[i].read(v)

@@ -14,6 +14,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
+// maxSize is the largest file in bytes.
+const maxSize = 512 << 10
+
 // maxDepth is more than a file needs, and harmless to a recursive parser.
 const maxDepth = 16
 
