@@ -124,21 +124,33 @@ func (s *redisStore) write(ctx context.Context, id string, calls []*call) {
 
 // renew renews leases in one script, and returns the calls that have no answer: all of them, if the keys are in several slots.
 func (s *redisStore) renew(ctx context.Context, id string, calls []*call) (left []*call) {
-	args := append(make([]any, 0, 4+4*len(calls)), "evalsha", renewSHA, len(calls))
+	var leases []*call
 	for _, c := range calls {
+		if c.name == serversKey { // the script does not count servers
+			left = append(left, c)
+		} else {
+			leases = append(leases, c)
+		}
+	}
+
+	args := append(make([]any, 0, 4+4*len(leases)), "evalsha", renewSHA, len(leases))
+	for _, c := range leases {
 		args = append(args, s.redisKey(c.name))
 	}
 	args = append(args, id)
-	for _, c := range calls {
+	for _, c := range leases {
 		args = append(args, c.number, c.held, c.lease.Milliseconds())
 	}
 
-	renewed, err := reply(rediskit.SendAgain(ctx, s.client, rediskit.Send(ctx, s.client, args), renewLua), len(calls))
-	for i, c := range calls {
-		if err == nil && renewed[i] == '1' && c.name != serversKey {
+	renewed, err := reply(rediskit.SendAgain(ctx, s.client, rediskit.Send(ctx, s.client, args), renewLua), len(leases))
+	for i, c := range leases {
+		switch {
+		case err == nil && renewed[i] == '1':
 			c.answer("", nil)
-		} else {
+		case err == nil || rediskit.IsReply(err):
 			left = append(left, c)
+		default: // the script may have run, and write.lua refuses a number that it has seen
+			c.answer("", err)
 		}
 	}
 	return left
