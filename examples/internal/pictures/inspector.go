@@ -87,14 +87,14 @@ func send(addr string, lasts time.Duration) error {
 		var client *http.Client
 		switch n := chance.IntN(20); {
 		case n < 1:
-			r, _ = http.NewRequest("POST", "http://"+addr+"/login", nil)
+			r, _ = http.NewRequest(http.MethodPost, "http://"+addr+"/login", nil)
 			client = from(7)
 		case n < 9:
-			r, _ = http.NewRequest("GET", "http://"+addr+"/hello", nil)
+			r, _ = http.NewRequest(http.MethodGet, "http://"+addr+"/hello", nil)
 			client = from(2 + 60*i/requests + few(30)) // others come
 		default:
 			name := users[few(len(users))]
-			r, _ = http.NewRequest("GET", "http://"+addr+"/me", nil)
+			r, _ = http.NewRequest(http.MethodGet, "http://"+addr+"/me", nil)
 			r.Header.Set("Authorization", "Bearer "+tokens[name])
 			client = from(20)
 		}
