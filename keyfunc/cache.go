@@ -2,7 +2,6 @@ package keyfunc
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"sync"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -10,8 +9,7 @@ import (
 
 const (
 	cacheBytes = 16 << 20 // of the entries of one cache
-	maxEntry   = 16 << 10 // of the largest one
-	entryBytes = 300      // of one without key and claims
+	entryBytes = 300      // of one without its key
 )
 
 // A cache holds verified tokens, in `most` bytes or fewer. A new entry evicts random
@@ -31,11 +29,12 @@ type tokenID [sha256.Size]byte
 
 // entry is the result of a verification.
 type entry struct {
-	key    string
-	times  *jwt.RegisteredClaims // exp, nbf and iat, which are checked again
-	claims map[string]any        // all, or nil; never changed
-	size   int                   // about how many bytes it takes in a cache, set by put
+	key   string
+	times *jwt.RegisteredClaims // exp, nbf and iat, which are checked again
 }
+
+// size is about how many bytes the entry takes in a cache.
+func (e entry) size() int { return entryBytes + len(e.key) }
 
 func newCache(most int) *cache {
 	return &cache{most: most, entries: make(map[tokenID]entry)}
@@ -48,25 +47,16 @@ func (c *cache) get(id tokenID) (entry, bool) {
 	return e, ok
 }
 
-// put adds an entry, unless it is larger than maxEntry.
+// put adds an entry.
 func (c *cache) put(id tokenID, e entry) {
-	e.size = entryBytes + len(e.key)
-	if e.claims != nil {
-		// The copy has no room to grow.
-		claims, size := copyOf(e.claims)
-		e.claims = claims.(map[string]any)
-		e.size += size
-	}
-	// One large token must not push out thousands of others.
-	if e.size > maxEntry {
-		return
-	}
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	// Two requests may have verified one token at the same time.
-	c.bytes += e.size - c.entries[id].size
-	c.entries[id] = e
+	if _, known := c.entries[id]; !known {
+		c.entries[id] = e
+		c.bytes += e.size()
+	}
 
 	for victim, v := range c.entries { // in random order
 		if c.bytes <= c.most {
@@ -74,41 +64,7 @@ func (c *cache) put(id tokenID, e entry) {
 		}
 		if victim != id {
 			delete(c.entries, victim)
-			c.bytes -= v.size
+			c.bytes -= v.size()
 		}
 	}
-}
-
-// copyOf returns a copy of a value of JSON, and about how many bytes it takes.
-func copyOf(value any) (copied any, size int) {
-	size = 16 // of an any
-	switch value := value.(type) {
-	case map[string]any:
-		fields := make(map[string]any, len(value))
-		size += 320 + 64*max(0, len(value)-8) // room for 8 fields, and for others
-		for name, field := range value {
-			c, n := copyOf(field)
-			fields[name] = c
-			size += len(name) + n
-		}
-		return fields, size
-
-	case []any:
-		list := make([]any, len(value))
-		size += 24
-		for i, element := range value {
-			c, n := copyOf(element)
-			list[i] = c
-			size += n
-		}
-		return list, size
-
-	case string:
-		size += len(value)
-	case json.Number:
-		size += len(value)
-	case float64:
-		size += 8
-	}
-	return value, size
 }

@@ -40,28 +40,24 @@ func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Fu
 	return newVerifier("JWTSubject", keys, methods, opts...).key
 }
 
-// JWTClaims is [JWTSubject] with a second function, which returns a copy of the claims of the token
-// that the first one counts, or nil. So a plan in a claim needs no second check of the token:
+// JWTClaims is [JWTSubject] with a second function, which returns the claims of the token that the
+// first one counts, or nil. So a plan in a claim needs no second check of the token:
 //
 //	user, claims := keyfunc.JWTClaims(keys, []string{"RS256"})
 //	planOf := func(r *http.Request) string { plan, _ := claims(r)["plan"].(string); return plan }
-//
-// A token whose claims take more than 16 KiB is not cached: both functions check it.
 func JWTClaims(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) (subject Func, claims func(*http.Request) jwt.MapClaims) {
 	v := newVerifier("JWTClaims", keys, methods, opts...)
-	v.keepClaims = true
 	return v.key, v.claimsOf
 }
 
 // A verifier returns the key and the claims of the token of a request.
 type verifier struct {
-	name       string // of the constructor, for reports
-	keys       jwt.Keyfunc
-	parser     *jwt.Parser    // checks method and signature
-	claims     *jwt.Validator // checks all claims
-	times      *jwt.Validator // checks exp, nbf and iat of a cached token
-	keepClaims bool           // in entries
-	verified   *cache
+	name     string // of the constructor, for reports
+	keys     jwt.Keyfunc
+	parser   *jwt.Parser    // checks method and signature
+	claims   *jwt.Validator // checks all claims
+	times    *jwt.Validator // checks exp, nbf and iat of a cached token
+	verified *cache
 
 	works  atomic.Bool // a token was valid
 	failed atomic.Int64
@@ -86,43 +82,47 @@ func newVerifier(constructor string, keys jwt.Keyfunc, methods []string, opts ..
 	}
 }
 
-func (v *verifier) key(r *http.Request) (string, error) { return v.entry(r).key, nil }
+func (v *verifier) key(r *http.Request) (string, error) { return v.keyOf(r.Context(), bearer(r)), nil }
 
 func (v *verifier) claimsOf(r *http.Request) jwt.MapClaims {
-	claims := v.entry(r).claims
-	if claims == nil {
+	token := bearer(r)
+	if v.keyOf(r.Context(), token) == "" {
 		return nil
 	}
-	copied, _ := copyOf(claims)
-	return copied.(map[string]any)
+
+	// The cache has no claims. These are of the same text as the verified ones, read by the same parser.
+	claims := jwt.MapClaims{}
+	if _, _, err := v.parser.ParseUnverified(token, claims); err != nil {
+		return nil
+	}
+	return claims
 }
 
-// entry returns the entry of the request's token, the zero entry if it has no valid one.
-func (v *verifier) entry(r *http.Request) entry {
-	token := bearer(r)
+// keyOf returns the key of a token, "" if it is not valid.
+func (v *verifier) keyOf(ctx context.Context, token string) string {
 	if token == "" || len(token) > maxCredential {
-		return entry{}
+		return ""
 	}
 
 	// A hash: the cache has no token that could be stolen, and each takes the same room.
 	id := tokenID(sha256.Sum256([]byte(token)))
 	if e, ok := v.verified.get(id); ok && v.times.Validate(e.times) == nil {
-		return e
+		return e.key
 	}
 
-	e, err := v.verify(r.Context(), token)
+	e, err := v.verify(ctx, token)
 	if err != nil {
 		// Clients send invalid tokens too: the set-up is in doubt only while none has been valid.
 		if !v.works.Load() && !errors.Is(err, errReported) && v.failed.Add(1) >= manyTokens {
-			v.report(r.Context(), diag.JWTRejected, fmt.Sprintf("none of the first %d bearer tokens verified, so no user is counted; "+
+			v.report(ctx, diag.JWTRejected, fmt.Sprintf("none of the first %d bearer tokens verified, so no user is counted; "+
 				"check the key, the methods, issuer and audience", manyTokens), "reason", reason(err))
 		}
-		return entry{}
+		return ""
 	}
 
 	v.works.Store(true)
 	v.verified.put(id, e)
-	return e
+	return e.key
 }
 
 func (v *verifier) report(ctx context.Context, code diag.Code, text string, args ...any) {
@@ -170,14 +170,8 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 	exp, _ := claims.GetExpirationTime()
 	nbf, _ := claims.GetNotBefore()
 	iat, _ := claims.GetIssuedAt()
-	e = entry{
-		key:   encode("sub:", issuer, subject),
-		times: &jwt.RegisteredClaims{ExpiresAt: exp, NotBefore: nbf, IssuedAt: iat},
-	}
-	if v.keepClaims {
-		e.claims = claims
-	}
-	return e, nil
+	times := &jwt.RegisteredClaims{ExpiresAt: exp, NotBefore: nbf, IssuedAt: iat}
+	return entry{encode("sub:", issuer, subject), times}, nil
 }
 
 var (

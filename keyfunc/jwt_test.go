@@ -268,7 +268,7 @@ func TestJWTClaims(t *testing.T) {
 		asked       int // in two rounds of both functions
 	}{
 		{"small", hs256(t, alice("plan", "pro", "realm", map[string]any{"roles": []any{"a", 1.5, nil, true}})), 1},
-		{"large", hs256(t, alice("list", list)), 4},
+		{"large", hs256(t, alice("list", list)), 1},
 		{"expired", hs256(t, alice("exp", noon.Unix())), 4},
 		{"forged", sign(t, jwt.SigningMethodHS256, []byte("other"), alice()), 4},
 		{"without a subject", hs256(t, alice("sub", nil)), 4},
