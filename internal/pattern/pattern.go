@@ -65,12 +65,9 @@ func Parse(s string) (*Pattern, error) {
 	}
 
 	method, host, path := split(s)
-	used := names{}
 	segments := strings.Split(path, "/")
 	for i, seg := range segments {
-		if name, multi, ok := parameter(seg); ok {
-			segments[i] = used.wildcard(name, multi)
-		}
+		segments[i] = cmp.Or(wildcard(seg), seg)
 	}
 
 	// A ServeMux rejects "//" and "/../", which never match, only in patterns with a method.
@@ -170,9 +167,6 @@ func split(s string) (method, host, path string) {
 
 // unescape decodes s, or returns it as it is if it is not valid percent-encoding.
 func unescape(s string) string {
-	if strings.IndexByte(s, '%') < 0 {
-		return s
-	}
 	if u, err := url.PathUnescape(s); err == nil {
 		return u
 	}

@@ -1,9 +1,10 @@
 package pattern
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -31,23 +32,21 @@ func FromTemplate(method, template string) string {
 		b.WriteByte(' ')
 	}
 
-	used := names{}
 	for rest, more := strings.TrimPrefix(template, "/"), true; more; {
 		var seg string
 		seg, rest, more = strings.Cut(rest, "/")
 		b.WriteByte('/')
 
-		name, multi, ok := parameter(seg)
 		switch {
-		case ok:
-			b.WriteString(used.wildcard(name, multi))
+		case wildcard(seg) != "":
+			b.WriteString(wildcard(seg))
 		case seg == "" && !more:
 			b.WriteString("{$}")
 		default:
 			escape(&b, seg)
 		}
 
-		if multi {
+		if strings.HasPrefix(seg, "*") {
 			break // it is the last segment; echo ignores what follows
 		}
 	}
@@ -58,63 +57,33 @@ func FromTemplate(method, template string) string {
 // Standard returns the method in the pattern of a route: GET for HEAD, "" for a method outside the
 // nine standard ones, and any other as it is.
 func Standard(method string) string {
-	switch method {
-	case http.MethodHead:
+	switch {
+	case method == http.MethodHead:
 		return http.MethodGet
-	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+	case slices.Contains(methods, method):
 		return method
 	}
 	return ""
 }
 
-// parameter returns the name of a wildcard of gin or echo. multi means that it matches the rest of
-// the path.
-func parameter(seg string) (name string, multi, ok bool) {
-	switch {
-	case strings.HasPrefix(seg, ":"):
-		return seg[1:], false, true
-	case strings.HasPrefix(seg, "*"):
-		return seg[1:], true, true
-	}
-	return "", false, false
-}
-
-// names are the wildcard names that one pattern has used, with the last number appended to each.
-type names map[string]int
-
-// wildcard returns "{name}" or "{name...}". It makes the name a Go identifier that is unique in the
-// pattern, as a ServeMux requires.
-func (n names) wildcard(name string, multi bool) string {
+// wildcard returns a wildcard of gin or echo as a ServeMux has it, with a Go identifier as its name unless that
+// begins with a digit: ":user-id" is "{user_id}", and "*" is "{path...}". It returns "" for any other segment.
+func wildcard(seg string) string {
+	name := seg[min(1, len(seg)):]
 	name = strings.Map(func(c rune) rune {
 		if unicode.IsLetter(c) || unicode.IsDigit(c) {
 			return c
 		}
 		return '_'
-	}, name)
+	}, cmp.Or(name, "path"))
 
-	first, _ := utf8.DecodeRuneInString(name)
 	switch {
-	case name == "" && multi:
-		name = "path"
-	case name == "":
-		name = "param"
-	case unicode.IsDigit(first):
-		name = "_" + name
-	}
-
-	// A ServeMux panics at a name that one pattern has twice.
-	given := name
-	for n[name] > 0 {
-		n[given]++
-		name = given + "_" + strconv.Itoa(n[given])
-	}
-	n[name] = 1
-
-	if multi {
+	case strings.HasPrefix(seg, ":"):
+		return "{" + name + "}"
+	case strings.HasPrefix(seg, "*"):
 		return "{" + name + "...}"
 	}
-	return "{" + name + "}"
+	return ""
 }
 
 // escape writes the segment and percent-encodes what [Parse] would read as syntax or reject.
