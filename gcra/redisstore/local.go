@@ -64,9 +64,12 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		if err := l.store.known.Prepare(&parts[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
-		if err := l.store.known.Prepare(&charges[i], refund, &whole[i]); err != nil {
+		ordinary := charges[i]
+		ordinary.Late = false // or it would not have the clamp of its limit
+		if err := l.store.known.Prepare(&ordinary, refund, &whole[i]); err != nil {
 			return false, err
 		}
+		whole[i].Late = charges[i].Late
 	}
 
 	now := l.store.clock.Now()

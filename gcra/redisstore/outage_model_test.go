@@ -115,7 +115,7 @@ func reportStep(r *outage.Report, tat *int64, m *marker, now int64) (charged, ah
 		return m.charged, ahead
 	}
 
-	charged = max(min(r.Amount, r.Room-ahead), 0)
+	charged = min(r.Amount, r.Top-ahead)
 	if charged > 0 {
 		*tat, *m = base+ahead+charged, marker{r.ID, charged}
 	}

@@ -1,9 +1,8 @@
 -- Charges what a server has granted while it was alone. take.lua describes buckets and time.
 --
 -- KEYS   for each report two: the bucket, and a marker of this server
--- ARGV   for each report seven: a random id; then in ticks
+-- ARGV   for each report six: a random id; then in ticks
 --        amount  moves the TAT ahead
---        room    how far ahead of now the TAT may be moved
 --        top     no TAT is further ahead of now
 --        ends    the end of a quota's period, which takes the place of now; 0 for a rate
 --        begins, previous: when the quota's period and the one before began. If Redis is
@@ -24,9 +23,9 @@ local cell = 100000000 -- 10 s, for which a key is kept after its TAT
 local reply = {}
 
 for i = 1, #KEYS / 2 do
-  local key, marker, id = KEYS[2 * i - 1], KEYS[2 * i], ARGV[7 * i - 6]
-  local amount, room, top = tonumber(ARGV[7 * i - 5]), tonumber(ARGV[7 * i - 4]), tonumber(ARGV[7 * i - 3])
-  local ends, begins, previous = tonumber(ARGV[7 * i - 2]), tonumber(ARGV[7 * i - 1]), tonumber(ARGV[7 * i])
+  local key, marker, id = KEYS[2 * i - 1], KEYS[2 * i], ARGV[6 * i - 5]
+  local amount, top = tonumber(ARGV[6 * i - 4]), tonumber(ARGV[6 * i - 3])
+  local ends, begins, previous = tonumber(ARGV[6 * i - 2]), tonumber(ARGV[6 * i - 1]), tonumber(ARGV[6 * i])
   local old = tonumber(values[2 * i - 1])
   local before = string.match(values[2 * i] or '', '^' .. id .. ':(%d+)$')
 
@@ -40,7 +39,7 @@ for i = 1, #KEYS / 2 do
   elseif before then
     charged = tonumber(before)
   else
-    charged = math.max(math.min(amount, room - ahead), 0)
+    charged = math.min(amount, top - ahead)
     if charged > 0 then
       ahead = ahead + charged
       redis.call('SET', key, string.format('%.0f', base + ahead), 'PXAT',

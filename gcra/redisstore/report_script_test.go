@@ -18,7 +18,6 @@ import (
 func drawReport(t *rapid.T, now int64) (p outage.Report, value string, at int64) {
 	span := rapid.Int64Range(0, 1_000_000_000) // up to 100 s
 	p = outage.Report{ID: "id1", Amount: span.Draw(t, "amount"), Top: span.Draw(t, "top")}
-	p.Room = rapid.Int64Range(0, p.Top).Draw(t, "room")
 
 	base := now
 	if rapid.Bool().Draw(t, "quota") {

@@ -156,7 +156,7 @@ func (r *reporter) args(list []outage.Report) []any {
 		args = append(args, list[i].Key, list[i].Key+r.suffix)
 	}
 	for _, p := range list {
-		args = append(args, p.ID, p.Amount, p.Room, p.Top, p.Ends, p.Begins, p.Previous)
+		args = append(args, p.ID, p.Amount, p.Top, p.Ends, p.Begins, p.Previous)
 	}
 	return args
 }

@@ -22,9 +22,9 @@ import (
 //     report counts as reported. That includes what drains before a repetition is answered.
 //  5. A refund takes the end of level, and no more than level-sent: what is being reported stays charged.
 //  6. known is the TAT of the last answer of Redis or, before the first, of the local store. A reset brings it down to now.
-//  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and,
-//     of a rate, known come down to its Top, and from to that and patience. A late charge of a rate does not know the clamp of
-//     its limit: it only raises room and Top, to its Room.
+//  7. A report moves no TAT further ahead than charge.Top, the clamp of the limit, and is impossible beyond it. When the limit
+//     changes, level and, of a rate, known come down to its Top, and from to that and patience. A late charge may be of an
+//     earlier limit: it only raises Top.
 //  8. units were granted and do not count as reported. rest is what was reported and is not yet a whole unit, with half a
 //     unit for rounding: 0 <= rest < T after each report.
 type bucket struct {
@@ -38,7 +38,6 @@ type bucket struct {
 	next        int64 // when to report again, as Redis had no room for all
 
 	known int64
-	room  int64
 
 	units, rest int64
 }
@@ -70,12 +69,7 @@ func (b *bucket) grant(c *buckets.Charge, now, known, n int64) {
 	b.follow(c, now)
 	top := b.charge.Top
 	b.charge, b.n = *c, n
-	if lateOnRate(c) { // its Top is not the clamp of the limit, and serves only until that is known
-		b.room = max(b.room, c.Room)
-		if top > 0 {
-			b.charge.Top = max(top, c.Room)
-		}
-	}
+	b.charge.Top = top
 
 	if b.level == 0 {
 		b.from = known
@@ -92,21 +86,22 @@ func (b *bucket) bePatient(since int64) {
 	}
 }
 
-// lateOnRate reports whether a charge leaves the clamp of its limit as it is.
-func lateOnRate(c *buckets.Charge) bool { return c.Late && c.Periods == nil }
-
 // follow applies a limit that has changed, as take.lua does: no bucket is further ahead than its clamp.
 func (b *bucket) follow(c *buckets.Charge, now int64) {
-	if c.Top == b.charge.Top || lateOnRate(c) {
+	top := c.Top
+	if c.Late { // invariant 7
+		top = max(top, b.charge.Top)
+	}
+	if top == b.charge.Top {
 		return
 	}
 
-	b.level = min(b.level, c.Top)
+	b.level = min(b.level, top)
 	b.sent = min(b.sent, b.level)
 	// Under another clamp Redis may have room at once.
-	b.charge.Top, b.room, b.next = c.Top, c.Top, 0
+	b.charge.Top, b.next = top, 0
 	if c.Periods == nil {
-		latest := now + c.Top
+		latest := now + top
 		b.known = min(b.known, latest)
 		if b.n > 1 {
 			latest += tat.Ticks(patience)
@@ -142,7 +137,7 @@ func (b *bucket) report(hash uint64) Report {
 		b.id, b.sent = strconv.FormatUint(rand.Uint64(), 36), b.level
 	}
 
-	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Room: b.room, Top: b.charge.Top}
+	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Top: b.charge.Top}
 	if b.charge.Periods != nil {
 		period := b.charge.Periods.At(b.charge.Period - 1)
 		r.Ends, r.Begins, r.Previous = period.End, period.Begin, period.Before

@@ -31,15 +31,15 @@ type Units struct {
 type Report struct {
 	Hash                   uint64
 	Key, ID                string
-	Amount                 int64 // moves the TAT ahead, but no further ahead of now than Room
-	Room, Top              int64 // a TAT beyond Top makes the report impossible
+	Amount                 int64 // moves the TAT ahead, but no further ahead of now than Top
+	Top                    int64 // a TAT beyond it makes the report impossible
 	Ends, Begins, Previous int64 // of a quota: when its period ends, and when that and the one before began
 }
 
 // Max bounds the buckets. One takes about 300 bytes with its key.
 const Max = 1 << 16
 
-// Add records a charge that was granted alone by one of n servers, on a bucket whose TAT is known or, if that is later,
+// Add records a charge, with the clamp of its limit also if it is late, that was granted alone by one of n servers, on a bucket whose TAT is known or, if that is later,
 // now. It reports whether the charge is not kept because there are too many buckets.
 func (g *Grants) Add(c *buckets.Charge, key func() string, now, known, n int64) (full bool) {
 	g.mu.Lock()
@@ -98,7 +98,7 @@ func (g *Grants) Ahead(c *buckets.Charge, base, now int64) (ahead int64) {
 		if b.charge.Period != c.Period {
 			return
 		}
-		if c.Takes() { // others, such as a peek without the MaxDelay of the limit, change nothing
+		if c.Lowers() { // others, such as a peek without the MaxDelay of the limit, change nothing
 			b.follow(c, now)
 		}
 		ahead = max(b.known-base, 0) + b.level

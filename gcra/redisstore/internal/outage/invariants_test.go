@@ -93,18 +93,16 @@ func TestPeekIsNoOtherLimit(t *testing.T) {
 	wantTicks(t, "what is ahead", g.Ahead(charge(1, 150), 1000, 1000), 120)
 }
 
-// Invariant 7: a late charge of a rate, whose Top is no limit's, raises room and top, and lowers neither.
-func TestLateChargeRaisesTheRoom(t *testing.T) {
+// Invariant 7: a late charge, which may be of an earlier limit, raises the clamp and does not lower it.
+func TestLateChargeRaisesTheClamp(t *testing.T) {
 	for _, tt := range []struct{ late, want int64 }{{60, 100}, {160, 160}} {
 		g := new(Grants)
 		g.Add(charge(1, 100), name, 1000, 1000, 1)
-		late := charge(1, 5000)
-		late.Late, late.Room = true, tt.late
+		late := charge(1, tt.late)
+		late.Late = true
+		g.Ahead(late, 1000, 1000)
 		g.Add(late, name, 1000, 1000, 1)
-
-		r := g.Reports(1000, 1)[0]
-		wantTicks(t, "the room", r.Room, tt.want)
-		wantTicks(t, "the top", r.Top, tt.want)
+		wantTicks(t, "the top", g.Reports(1000, 1)[0].Top, tt.want)
 	}
 }
 
