@@ -131,6 +131,18 @@ func (m *outageModel) unreported() bool {
 	return false
 }
 
+// A late charge that was granted alone moves the TAT in Redis no further ahead than its limit does.
+func TestReportOfALateCharge(t *testing.T) {
+	s := newOutageModel(1, gcra.PerSecond(1)).servers[0]
+	late := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(1).WithBurst(5), Cost: 9, MaxDebt: 2, Late: true}
+	if r, err := gcra.Take(t.Context(), s.Local(1), late); err != nil || r.Taken != 7 {
+		t.Fatalf("got %+v, %v; want 7 units taken", r, err)
+	}
+	if r := s.reporter.grants.Reports(s.clock.Now(), 1)[0]; r.Amount != r.Top || r.Top != tat.Ticks(7*time.Second) {
+		t.Errorf("got a report of %d up to %d; want both 7 s", r.Amount, r.Top)
+	}
+}
+
 // One server and a Redis that comes and goes admit what one bucket admits, neither more nor,
 // while no reply is lost, less.
 func TestOutageOfOneServerIsExact(t *testing.T) {
