@@ -9,8 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// A bucket is what this server has granted alone on one bucket and Redis does not know. It ends when that is charged in
-// Redis, or has drained: the limit has given it back. All amounts are in ticks.
+// A bucket is what this server has granted alone on one bucket and Redis does not know. It ends when level is 0: all is
+// charged in Redis, or has drained, as the limit has given it back. All amounts are in ticks.
 //
 //  1. level is what was granted and is not reported, at least 0. It is a queue: what was granted first drains first.
 //  2. Each of n servers drains at rate/n, so together they drain no faster than the bucket refills.
@@ -25,8 +25,6 @@ import (
 //  7. A report moves no TAT further ahead than charge.Top, the clamp of the limit, and is impossible beyond it. When the limit
 //     changes, level and, of a rate, known come down to its Top, and from to that and patience. A late charge may be of an
 //     earlier limit: it only raises Top.
-//  8. units were granted and do not count as reported. rest is what was reported and is not yet a whole unit, with half a
-//     unit for rounding: 0 <= rest < T after each report.
 type bucket struct {
 	key    string
 	charge buckets.Charge // the last one: T, the clamp, and the period of a quota
@@ -38,8 +36,6 @@ type bucket struct {
 	next        int64 // when to report again, as Redis had no room for all
 
 	known int64
-
-	units, rest int64
 }
 
 // patience is how long several servers report in full what they have granted alone, as others may have charged in Redis
@@ -76,7 +72,6 @@ func (b *bucket) grant(c *buckets.Charge, now, known, n int64) {
 		b.bePatient(known)
 	}
 	b.level += c.Inc
-	b.units += c.Inc / c.Emission
 }
 
 // bePatient keeps invariant 3 of several servers.
@@ -110,9 +105,6 @@ func (b *bucket) follow(c *buckets.Charge, now int64) {
 	}
 }
 
-// ended reports whether nothing is unreported, and no reply is missing that matters.
-func (b *bucket) ended() bool { return b.level == 0 }
-
 // learn records the TAT of an answer, which may be to a call under another limit.
 func (b *bucket) learn(known, now int64) {
 	if b.charge.Periods == nil { // a quota's is ahead of the end of its period
@@ -145,9 +137,8 @@ func (b *bucket) report(hash uint64) Report {
 	return r
 }
 
-// record records the reply to the report: how much was charged, and the TAT afterwards. It returns how many units that
-// makes.
-func (b *bucket) record(charged, known, now int64) (units int64) {
+// record records the reply to the report: how much was charged, and the TAT afterwards.
+func (b *bucket) record(charged, known, now int64) {
 	// Redis had no room for all. In less than T, it grants none of the room that comes.
 	if charged < b.sent {
 		b.next = now + b.charge.Emission/4
@@ -157,10 +148,7 @@ func (b *bucket) record(charged, known, now int64) (units int64) {
 	b.id, b.sent = "", 0
 	b.learn(known, now)
 	b.bePatient(now)
-
-	b.rest += charged
-	units = min(b.rest/b.charge.Emission, b.units) // T may have changed
-	b.rest %= b.charge.Emission
-	b.units -= units
-	return units
 }
+
+// units is how many units some ticks are.
+func (b *bucket) units(ticks int64) float64 { return float64(ticks) / float64(b.charge.Emission) }

@@ -4,6 +4,7 @@
 package outage
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -16,8 +17,8 @@ type Grants struct {
 	mu sync.Mutex
 	of map[uint64]*bucket
 
-	closed bool
-	units  Units
+	closed                  bool
+	granted, reported, lost float64 // units; a report may have a part of one
 }
 
 // Units count what was granted alone.
@@ -44,8 +45,8 @@ const Max = 1 << 16
 func (g *Grants) Add(c *buckets.Charge, key func() string, now, known, n int64) (full bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	units := c.Inc / c.Emission
-	g.units.Granted += units
+	units := float64(c.Inc / c.Emission)
+	g.granted += units
 
 	b := g.of[c.Hash]
 	if b != nil && b.charge.Period != c.Period {
@@ -55,13 +56,13 @@ func (g *Grants) Add(c *buckets.Charge, key func() string, now, known, n int64) 
 
 	if b == nil {
 		if full = len(g.of) >= Max; full || g.closed {
-			g.units.Lost += units
+			g.lost += units
 			return full
 		}
 		if g.of == nil {
 			g.of = make(map[uint64]*bucket)
 		}
-		b = &bucket{key: key(), n: n, known: known, rest: c.Emission / 2}
+		b = &bucket{key: key(), n: n, known: known}
 		g.of[c.Hash] = b
 		g.n.Add(1)
 	}
@@ -147,7 +148,7 @@ func (g *Grants) Reports(now int64, most int) (list []Report) {
 	defer g.mu.Unlock()
 	for hash, b := range g.of { // from another place each time, so that all have their turn
 		b.drain(now)
-		if b.ended() {
+		if b.level == 0 {
 			g.drop(hash)
 		} else if now >= b.next {
 			list = append(list, b.report(hash))
@@ -166,8 +167,9 @@ func (g *Grants) Record(r *Report, charged, known, now int64) (ended bool) {
 		if b.id != r.ID {
 			return
 		}
-		g.units.Reported += b.record(charged, known, now)
-		if ended = b.ended(); ended {
+		g.reported += b.units(charged)
+		b.record(charged, known, now)
+		if ended = b.level == 0; ended {
 			g.drop(r.Hash)
 		}
 	})
@@ -187,7 +189,9 @@ func (g *Grants) Drop(r *Report, now int64) {
 func (g *Grants) Units() Units {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.units
+	reported := min(g.reported, g.granted) // T may have changed
+	lost := min(g.lost, g.granted-reported)
+	return Units{int64(g.granted), int64(math.Round(reported)), int64(math.Round(lost))}
 }
 
 // Close drops all buckets, for good. What is unreported by now is lost.
@@ -196,7 +200,7 @@ func (g *Grants) Close(now int64) {
 	defer g.mu.Unlock()
 	for _, b := range g.of {
 		b.drain(now)
-		g.units.Lost += min((b.level+b.rest)/b.charge.Emission, b.units)
+		g.lost += b.units(b.level)
 	}
 	g.closed, g.of = true, nil
 	g.n.Store(0)

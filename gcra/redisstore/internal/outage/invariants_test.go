@@ -106,7 +106,7 @@ func TestLateChargeRaisesTheClamp(t *testing.T) {
 	}
 }
 
-// Invariant 8: parts of units that are reported add up to units.
+// Parts of units that are reported add up to units.
 func TestPartsOfUnitsAreReported(t *testing.T) {
 	g := new(Grants)
 	g.Add(charge(2, 1000), name, 1000, 1000, 1)
@@ -118,6 +118,7 @@ func TestPartsOfUnitsAreReported(t *testing.T) {
 	}
 	wantTicks(t, "units reported", g.Units().Reported, 2)
 
+	// No more than were granted, also when the limit has changed.
 	g = twoOfAnotherT()
 	r := g.Reports(1000, 1)[0]
 	g.Record(&r, r.Amount, 1000, 1000)
@@ -134,7 +135,7 @@ func twoOfAnotherT() *Grants {
 	return g
 }
 
-// Invariant 8: units that have drained are not lost, nor those that are lost once lost again, nor more than were granted.
+// Units that have drained are not lost, nor those that are lost once lost again, nor more than were granted.
 func TestLostUnits(t *testing.T) {
 	g := new(Grants)
 	g.Add(charge(5, 1000), name, 1000, 1000, 1)
