@@ -139,7 +139,7 @@ func ParseLimit(s string) (Limit, error) {
 		err = l.Validate()
 	}
 	if err != nil {
-		return Limit{}, fmt.Errorf("gcra: limit %q: %w", tat.Clip(s), err)
+		return Limit{}, fmt.Errorf("gcra: limit %.80q: %w", s, err)
 	}
 	return l, nil
 }
@@ -179,7 +179,7 @@ func parse(text string) (l Limit, err error) {
 func parseInt(what, s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is %q; want a whole number", what, tat.Clip(s))
+		return 0, fmt.Errorf("%s is %.80q; want a whole number", what, s)
 	}
 	return n, nil
 }
@@ -197,7 +197,7 @@ func parsePer(s string) (time.Duration, error) {
 		if Quota(1, Calendar(s)).Validate() == nil {
 			quota = fmt.Sprintf(", or calendar %s for a quota", s)
 		}
-		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s%s", tat.Clip(s), quota)
+		return 0, fmt.Errorf("period is %.80q; want second, minute, hour, day or a duration such as 5s%s", s, quota)
 	}
 	return d, nil
 }

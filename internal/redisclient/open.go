@@ -124,7 +124,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 
 	scheme = strings.ToLower(scheme)
 	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
-		return nil, fmt.Errorf("scheme is %q; want redis://, rediss:// or unix://, as in redis://localhost:6379/0", clip(scheme))
+		return nil, fmt.Errorf("scheme is %.80q; want redis://, rediss:// or unix://, as in redis://localhost:6379/0", scheme)
 	}
 
 	// By hand: net/url takes one host only, and repeats a password in its errors.
@@ -239,7 +239,7 @@ func addresses(hosts, path string) (addrs []string, err error) {
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			// What follows the name may be a password without its @.
-			return nil, fmt.Errorf("host is %q and more, which is no port; want host or host:port, with a port of 1 to 65535", clip(name))
+			return nil, fmt.Errorf("host is %.80q and more, which is no port; want host or host:port, with a port of 1 to 65535", name)
 		}
 		addrs = append(addrs, m[1]+":"+port)
 	}
@@ -265,12 +265,4 @@ func withoutURL(err error) error {
 		return u.Err
 	}
 	return err
-}
-
-// clip shortens a text for an error.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
-	}
-	return s
 }

@@ -59,7 +59,7 @@ func Prepare[L, R any](s *Set, c *tat.Charge[L, R], limit tat.Limit, refund bool
 }
 
 func invalid(policy string, err error) error {
-	return fmt.Errorf("gcra: charge on policy %q: %w", tat.Clip(policy), err)
+	return fmt.Errorf("gcra: charge on policy %.80q: %w", policy, err)
 }
 
 func (s *Set) newParams(policy string, terms tat.Terms) (cachedParams, error) {

@@ -82,16 +82,16 @@ func loadLocation(name string) (*time.Location, error) {
 	day, isDay := strings.CutPrefix(name+" ", "from ") // see Parts
 	switch {
 	case isDay:
-		return nil, fmt.Errorf("first day is %q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", Clip(strings.TrimSpace(day)))
+		return nil, fmt.Errorf("first day is %.80q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", strings.TrimSpace(day))
 	case name == "Local" || name == "localtime": // the second is a file on many machines
 		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", name)
 	case name != "" && !zoneName(name):
-		return nil, fmt.Errorf("location is %q; want a name as the time zone database spells it, such as Europe/Berlin, or none for UTC", Clip(name))
+		return nil, fmt.Errorf("location is %.80q; want a name as the time zone database spells it, such as Europe/Berlin, or none for UTC", name)
 	}
 	l, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("location is %q; want a name of the time zone database such as Europe/Berlin, or none for UTC; import time/tzdata if the machine has no database (%w)",
-			Clip(name), err)
+		return nil, fmt.Errorf("location is %.80q; want a name of the time zone database such as Europe/Berlin, or none for UTC; import time/tzdata if the machine has no database (%w)",
+			name, err)
 	}
 	return l, nil
 }
@@ -167,7 +167,7 @@ func (c Calendar) Periods() (*Periods, error) {
 	u, ok := calendarUnits[unit]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("calendar unit is %q; want hour, day, week, month or year", Clip(unit))
+		return nil, fmt.Errorf("calendar unit is %.80q; want hour, day, week, month or year", unit)
 	case anchor != 0 && u.anchors == 0:
 		return nil, fmt.Errorf("first day is %d; want none, as only a week and a month have one", anchor)
 	case anchor < 0 || anchor > u.anchors:

@@ -186,11 +186,3 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	}
 	return nil
 }
-
-// Clip bounds what an error message repeats of its input.
-func Clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
-	}
-	return s
-}
