@@ -98,8 +98,5 @@ func (c *Charge) prepare(set *buckets.Set, refund bool, o *buckets.Charge) error
 
 // setResult fills in what Take and Refund say of a charge.
 func (c *Charge) setResult(o *buckets.Charge, allowed, refund bool) {
-	o.Result(allowed, (*tat.Result)(&c.Result))
-	if o.Periods != nil && !refund {
-		c.Period = tat.Time(o.Period)
-	}
+	o.Result(allowed, refund, (*tat.Result)(&c.Result), &c.Period)
 }

@@ -2,6 +2,7 @@ package buckets
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
@@ -38,8 +39,8 @@ type pending struct {
 	next int64 // the TAT if it is admitted
 }
 
-// Result describes, in r, the charge's bucket after the admission.
-func (c *Charge) Result(admitted bool, r *tat.Result) {
+// Result describes, in r, the charge's bucket after the admission, and sets the period that was charged.
+func (c *Charge) Result(admitted, refund bool, r *tat.Result, period *time.Time) {
 	c.Params.Result(c.Ahead, admitted && c.Admits(c.Ahead), r)
 	if c.Periods == nil {
 		return
@@ -47,6 +48,9 @@ func (c *Charge) Result(admitted bool, r *tat.Result) {
 	r.ResetAfter = tat.Duration(c.Left)
 	if !r.Allowed && !r.Never {
 		r.RetryAfter = r.ResetAfter
+	}
+	if !refund {
+		*period = tat.Time(c.Period)
 	}
 }
 

@@ -160,12 +160,9 @@ func before(admission []buckets.Charge, i int) int {
 	return -1
 }
 
-// SetResult fills in the result of a charge and, of a quota that was not refunded, the period.
+// SetResult fills in what Take and Refund say of a charge.
 func SetResult(charge *gcra.Charge, c *buckets.Charge, admitted, refund bool) {
-	c.Result(admitted, (*tat.Result)(&charge.Result))
-	if c.Periods != nil && !refund {
-		charge.Period = tat.Time(c.Period)
-	}
+	c.Result(admitted, refund, (*tat.Result)(&charge.Result), &charge.Period)
 }
 
 // RefundSent clears the buckets of a refund before it is sent. Until it is answered, they may have more left than any
