@@ -2,13 +2,10 @@ package rediskit
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,56 +57,6 @@ func Diagnose(err error, c Conn) Problem {
 		p.Hint = "" // it is about the set-up, which has worked
 	}
 	return p
-}
-
-// failures explain errors that are not a server's reply. The first that matches holds.
-var failures = []struct {
-	match      func(err error) bool
-	code       diag.Code
-	what, hint string
-}{
-	{is(ErrReply), diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly"},
-	{is(ErrKeysApart), diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly"},
-	{says("can't parse", "invalid reply"), diag.RedisProtocol, notRedis, "check host and port: something else listens there"},
-
-	{isA[x509.UnknownAuthorityError], diag.RedisCertificate, unverified, "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, " + seeOptions},
-	{isA[x509.HostnameError], diag.RedisCertificate, unverified, "connect to a name among the certificate's SANs, or issue one with this name"},
-	{says("certificate has expired"), diag.RedisCertificate, unverified, "renew the certificate, or set this machine's clock"},
-	{says("x509: "), diag.RedisCertificate, unverified, ""},
-	{says("tls: certificate required", "tls: bad certificate", "tls: unknown certificate"), diag.RedisCertificate,
-		"wants a client certificate that it trusts", "set TLSConfig.Certificates, " + seeOptions + ", or tls-auth-clients no on the server"},
-
-	{is(redis.ErrPoolTimeout), diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use"},
-	{isA[tls.RecordHeaderError], diag.RedisUnreachable, silent, "the server may not speak TLS; " + otherScheme},
-	{IsTimeout, diag.RedisUnreachable, silent, "check host, port and firewall; " + otherScheme + "; a distant Redis needs a longer Timeout, and TLS needs Protocol: 2 in the options of the client"},
-	{says("refused"), diag.RedisUnreachable, silent, "check that Redis runs there, and host and port"},
-	{says("no such host"), diag.RedisUnreachable, silent, "check the host name"},
-	{says("EOF", "reset", "broken pipe"), diag.RedisUnreachable, silent, otherScheme + "; or the server wants a password or a client certificate, has reached maxclients, or is a proxy such as twemproxy, " +
-		"which closes connections on HELLO, with which go-redis begins: connect to the servers behind it, to several by a redis.Ring"},
-	{says("no such file"), diag.RedisUnreachable, silent, "check that Redis has unixsocket set to this path"},
-	{func(error) bool { return true }, diag.RedisUnreachable, silent, ""},
-}
-
-const (
-	silent      = "does not answer"
-	unverified  = "has a certificate that does not verify"
-	otherScheme = "if the server speaks TLS, try rediss:// in place of redis://; if not, try redis:// in place of rediss://"
-	seeOptions  = "see redisstore.ClientOptions"
-)
-
-func is(target error) func(error) bool {
-	return func(err error) bool { return errors.Is(err, target) }
-}
-
-func isA[T error](err error) bool {
-	_, ok := errors.AsType[T](err)
-	return ok
-}
-
-func says(parts ...string) func(error) bool {
-	return func(err error) bool {
-		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(err.Error(), part) })
-	}
 }
 
 // IsTimeout reports whether an error comes from a deadline, of a context or of a connection.
