@@ -87,7 +87,7 @@ type Policy struct {
 	// LimitFor returns the limit for a request, for example by the customer's plan. It wins
 	// over Limit, and an Override wins over both. [gcra.Unlimited] exempts the request. All
 	// requests of a key must get the same limit, which may change over time. It is not called
-	// if Key fails: then Limit applies.
+	// if Key or Override fails: then Limit applies.
 	//
 	// The zero Limit means that a plan is missing: Limit applies or, without one, OnFailure,
 	// which denies unless it is FailOpen or the policy is a Shadow. An invalid limit follows

@@ -24,6 +24,9 @@ type firstRequests struct {
 
 // note counts a request, if it is one of the first, and logs what all of them show.
 func (p *policy) note(key string, why keyNotice) {
+	if key == "" && p.SkipAnonymous {
+		why = max(why, noUser) // or nobody would hear of a limiter in front of the authentication
+	}
 	f := p.first.Load()
 	if f == nil || !f.add(key, why) {
 		return

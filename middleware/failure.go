@@ -10,7 +10,7 @@ const (
 	// FailLocal goes on limiting with the state of this server alone, which grants
 	// its share of each limit: see [Config.Instances]. If Skip or Key fails, the request
 	// counts as anonymous; if Cost fails, it takes the whole burst. Where no limit is known,
-	// as without Limit when Skip, Key or LimitFor fails, it is FailClosed.
+	// as without Limit when Skip, Key, Override or LimitFor fails, it is FailClosed.
 	FailLocal FailureMode = iota
 
 	// FailOpen lets the request pass this policy.

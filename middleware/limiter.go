@@ -181,27 +181,17 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 		n := len(a.charges)
 		a.entries = append(a.entries, entry{policy: uint8(i)})
 		e, c := &a.entries[n], &a.charges[:n+1][n]
-		verdict, failed := p.evaluate(r, c, peeks)
-
-		// Without a charge, the policy does not apply.
-		if failed == nil && (verdict == exempt || verdict == anonymous) {
-			if verdict == anonymous && e.key != explained && !peeks {
-				p.note("", max(e.key, noUser)) // or nobody would hear of a limiter in front of the authentication
-			}
+		applies, failed := p.evaluate(r, e, c, peeks)
+		if !applies {
 			a.entries = a.entries[:n]
 			continue
 		}
 
 		a.charges = a.charges[:n+1]
-		switch {
-		case failed != nil:
+		if failed != nil {
 			a.err = errors.Join(a.err, failed)
 			a.fail(n)
 			l.policyFailed(r, failed, e.source)
-		case verdict == banned:
-			e.source, e.status = sourceBan, decided
-		case !peeks:
-			p.note(c.Subject, e.key)
 		}
 	}
 }

@@ -20,146 +20,105 @@ type policy struct {
 	first   atomic.Pointer[firstRequests] // firsts; nil when they have passed
 }
 
-// verdict is what a policy's functions say about a request.
-type verdict uint8
-
-const (
-	exempt    verdict = iota // the policy does not apply
-	anonymous                // nor does it here, by SkipAnonymous
-	charges                  // the charge is for a store
-	banned                   // the charge's Result says so, and no store is asked
-)
-
-// evaluate fills the charge if the policy applies to the request. After an error the
-// verdict means nothing, and the charge is for FailLocal: anonymous without a key, of the
-// whole burst without a cost. Its limit is zero if it is unknown.
-func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict, *policyError) {
+// evaluate fills the charge if the policy applies to the request, and the entry if an Override bans its
+// key. After an error the charge is for FailLocal: anonymous without a key, of the whole burst without a
+// cost, with a zero limit if none is known.
+func (p *policy) evaluate(r *http.Request, e *entry, c *gcra.Charge, peeks bool) (applies bool, _ *policyError) {
 	*c = p.Charge("", p.Limit)
-	if skip, failed := p.askSkip(r); skip || failed != nil {
-		return exempt, failed
+	function := "" // of the application, the last that was called
+	// A panic is an error like any other, so that no request can escape the other policies by causing it.
+	err := safely(func() (err error) { applies, err = p.ask(r, e, c, peeks, &function); return err })
+	if err != nil {
+		return true, &policyError{p.Name, function, err}
 	}
-
-	// The plan of a request without a key is not asked for: Policy.Limit counts it.
-	if failed := p.askKey(c, r); failed != nil {
-		return charges, failed
-	}
-	if c.Subject == "" && p.SkipAnonymous {
-		return anonymous, nil
-	}
-
-	// An override needs no plan: where it has a limit or a ban, a LimitFor that fails is no matter.
-	noPlan := p.askLimit(c, r)
-	ban, wins, failed := p.askOverride(c)
-	switch {
-	case failed != nil || ban:
-		if c.Limit == gcra.Unlimited() {
-			c.Limit = gcra.Limit{} // the plan exempts, but not from a ban: FailLocal has no limit to count under
-		}
-		return banned, failed
-	case noPlan != nil && !wins:
-		return exempt, noPlan
-	case c.Limit == gcra.Unlimited():
-		return exempt, nil
-	case p.Cost == nil || peeks:
-		return charges, nil
-	}
-	return charges, p.failed("Cost", safely(func() error { return p.askCost(c, r) }))
+	return applies, nil
 }
 
-func (p *policy) askSkip(r *http.Request) (skip bool, _ *policyError) {
-	if p.Skip == nil {
+// ask calls the functions of the application, and names each before.
+func (p *policy) ask(r *http.Request, e *entry, c *gcra.Charge, peeks bool, function *string) (applies bool, err error) {
+	*function = "Skip"
+	if p.Skip != nil && p.Skip(r) {
 		return false, nil
 	}
-	failed := p.failed("Skip", safely(func() error { skip = p.Skip(r); return nil }))
-	return skip, failed
-}
 
-// askKey sets the charge's subject, to "" if Key fails.
-func (p *policy) askKey(c *gcra.Charge, r *http.Request) *policyError {
-	subject := ""
-	failed := p.failed("Key", safely(func() (err error) { subject, err = p.Key(r); return err }))
-	if failed == nil {
-		c.Subject = subject
+	*function = "Key"
+	subject, err := p.Key(r)
+	if err != nil {
+		return false, err
 	}
-	return failed
-}
-
-// askLimit sets the charge's limit to what LimitFor returns.
-func (p *policy) askLimit(c *gcra.Charge, r *http.Request) *policyError {
-	if p.LimitFor == nil {
-		return nil
+	c.Subject = subject
+	if !peeks {
+		p.note(subject, e.key)
 	}
-	return p.failed("LimitFor", safely(func() error { return p.setLimit(c, p.LimitFor(r), "the request") }))
-}
-
-// askOverride applies the Override of the charge's subject: a ban, or a limit that wins over
-// the one that the charge has.
-func (p *policy) askOverride(c *gcra.Charge) (ban, wins bool, _ *policyError) {
-	if p.Override == nil && p.override == nil {
-		return false, false, nil
+	if subject == "" && p.SkipAnonymous {
+		return false, nil
 	}
-	failed := p.failed("Override", safely(func() (err error) { ban, wins, err = p.applyOverride(c); return err }))
-	return ban, wins, failed
-}
 
-// failed returns the error of one of the application's functions, or nil. The functions are
-// called safely: a panic is an error like any other, so that no request can escape the other
-// policies by causing it.
-func (p *policy) failed(function string, err error) *policyError {
-	if err == nil {
-		return nil
-	}
-	return &policyError{p.Name, function, err}
-}
-
-func (p *policy) applyOverride(c *gcra.Charge) (ban, wins bool, err error) {
-	o, ok := p.OverrideOf(c.Subject)
+	*function = "Override"
+	o, ok := p.OverrideOf(subject)
 	switch {
-	case !ok:
-		return false, false, nil
-	case !o.Banned:
-		err = p.setLimit(c, o.Limit, "the key")
-		return false, o.Limit != (gcra.Limit{}), err
+	case ok && o.Banned:
+		ban(e, c, o.Until)
+		return true, nil
+	case ok:
+		err = p.setLimit(c, *function, o.Limit)
 	}
 
-	c.Result.Never = o.Until.IsZero()
+	// An override needs no plan: it counts also where LimitFor would fail.
+	if err == nil && p.LimitFor != nil && o.Limit == (gcra.Limit{}) {
+		*function = "LimitFor"
+		err = p.setLimit(c, *function, p.LimitFor(r))
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case c.Limit == gcra.Limit{}:
+		return false, errors.New("the limit is missing, and so is Policy.Limit; want a limit for each plan, or gcra.Unlimited")
+	case c.Limit == gcra.Unlimited():
+		return false, nil
+	case p.Cost == nil || peeks:
+		return true, nil
+	}
+
+	*function = "Cost"
+	return true, p.setCost(c, r)
+}
+
+// ban denies the charge until a time, the zero one for ever. No store is asked.
+func ban(e *entry, c *gcra.Charge, until time.Time) {
+	e.source, e.status = sourceBan, decided
+	c.Result.Never = until.IsZero()
 	if !c.Result.Never {
-		c.Result.RetryAfter = max(time.Until(o.Until), 1)
+		c.Result.RetryAfter = max(time.Until(until), 1)
 	}
 	c.Result.ResetAfter = c.Result.RetryAfter
-	return true, false, nil
 }
 
-// askCost sets the charge's cost to what Cost returns.
-func (p *policy) askCost(c *gcra.Charge, r *http.Request) error {
+// setLimit sets the charge's limit to the one that a function returned. A zero limit leaves it unchanged.
+func (p *policy) setLimit(c *gcra.Charge, function string, limit gcra.Limit) error {
+	switch {
+	case limit == (gcra.Limit{}) && c.Limit != limit:
+		p.limiter.log.Report(diag.PolicyFailed, p.Name+" limit",
+			function+" returned no limit, so the one without it applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
+		return nil
+	case limit != (gcra.Limit{}) && limit != gcra.Unlimited():
+		if err := p.checkOwn(p.limiter.cfg.Store, limit); err != nil {
+			return fmt.Errorf("%s returned %v: %w", function, limit, err)
+		}
+	}
+	// This may be a quota where the other limit is a rate, and no quota delays.
+	*c = p.Charge(c.Subject, limit)
+	return nil
+}
+
+// setCost sets the charge's cost to what Cost returns.
+func (p *policy) setCost(c *gcra.Charge, r *http.Request) error {
 	c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
 	cost := p.Cost(r)
 	if cost < 0 {
 		return fmt.Errorf("cost of the request is %d; want 0 or more", cost)
 	}
 	c.Cost, c.Peek = cost, cost == 0
-	return nil
-}
-
-// setLimit sets the charge's limit to one that LimitFor or Override returned. A zero limit
-// leaves the charge's limit unchanged. what names the source of the limit in errors.
-func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit, what string) error {
-	switch limit {
-	case gcra.Limit{}:
-		if c.Limit == (gcra.Limit{}) {
-			return errors.New("the limit is missing, and so is Policy.Limit; want a limit for each plan, or gcra.Unlimited")
-		}
-		p.limiter.log.Report(diag.PolicyFailed, p.Name+" limit",
-			"LimitFor or Override returned no limit, so the one without it applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
-		return nil
-	case gcra.Unlimited():
-	default:
-		if err := p.checkOwn(p.limiter.cfg.Store, limit); err != nil {
-			return fmt.Errorf("limit for %s is %v: %w", what, limit, err)
-		}
-	}
-	// This may be a quota where the other limit is a rate, and no quota delays.
-	*c = p.Charge(c.Subject, limit)
 	return nil
 }
 
