@@ -86,12 +86,10 @@ const (
 	listField   = "Ratelimit"
 )
 
-// written is what the limiters up to this one wrote: the values of the triple, for
-// inner limiters to compare with, and which fields.
+// written is what the limiters up to this one wrote, for inner limiters.
 type written struct {
-	remaining int64
-	reset     int32 // in seconds
-	headers   Headers
+	closest *gcra.Result // described by the triple
+	headers Headers
 }
 
 // writeHeaders sets the fields that describe the decision. Where an outer
@@ -110,29 +108,31 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 	}
 	a.written = outer
 
-	index, denied := closest(a)
+	index := closest(a)
 	if index < 0 || headers == HeadersNone {
 		return
 	}
 
 	c, text := &a.charges[index], &a.policy(index).text
-	own := written{c.Result.Remaining, reset(a, &c.Result, denied), outer.headers | headers}
-	// An outer limiter may have written its own: the client sees the one that stops it first.
-	tighter := denied || outer.headers == 0 || own.remaining < outer.remaining ||
-		own.remaining == outer.remaining && own.reset > outer.reset
-	if tighter {
-		a.written = own
+	denied, wait := !c.Result.Allowed, c.Result.ResetAfter
+	if denied {
+		wait = a.retryAfter() // which a ban that is not shown may set
 	}
-	a.written.headers = own.headers
+	// An outer limiter may have written its own: the client sees the one that stops it first.
+	tighter := outer.headers == 0 || closer(&c.Result, outer.closest)
+	if tighter {
+		a.written.closest = &c.Result
+	}
+	a.written.headers |= headers
 
 	fields := fields{h, make([]string, 0, 4)}
 	// A form is written unless a tighter outer limiter has written it.
 	shows := func(form Headers) bool { return headers&form != 0 && (tighter || outer.headers&form == 0) }
 	for i := range triples {
-		if t := &triples[i]; shows(t.headers) && !(denied && own.reset == 0) {
+		if t := &triples[i]; shows(t.headers) && !(denied && wait == 0) {
 			fields.set(t.limit, text.capacity(&c.Limit))
-			fields.set(t.remaining, strconv.FormatInt(own.remaining, 10))
-			fields.set(t.reset, strconv.Itoa(int(own.reset)))
+			fields.set(t.remaining, strconv.FormatInt(c.Result.Remaining, 10))
+			fields.set(t.reset, strconv.FormatInt(told(wait), 10))
 		}
 	}
 	switch {
@@ -200,30 +200,31 @@ func writeLists(a *admission, f *fields, longer, denied bool) {
 	f.set(listField, text[split:])
 }
 
-// closest returns the index of the policy closest to its limit or, if some
-// denied, of the denying one with the longest wait; -1 if there is none to show.
-func closest(a *admission) (index int, denied bool) {
-	index = -1
-	var best *gcra.Result
+// closest returns the index of the policy closest to its limit, or -1 if there is none to show.
+func closest(a *admission) int {
+	index := -1
 	for i := range a.charges {
-		// One that denies beats all that allow, and one that no wait helps beats every wait.
-		r, closer := &a.charges[i].Result, false
-		switch {
-		case !a.shown(i):
-		case !r.Allowed && !denied:
-			closer, denied = true, true
-		case !r.Allowed:
-			closer = !best.Never && (r.Never || r.RetryAfter > best.RetryAfter)
-		case !denied:
-			closer = best == nil || r.Remaining < best.Remaining ||
-				r.Remaining == best.Remaining && r.ResetAfter > best.ResetAfter
-		}
-
-		if closer {
-			index, best = i, r
+		if a.shown(i) && (index < 0 || closer(&a.charges[i].Result, &a.charges[index].Result)) {
+			index = i
 		}
 	}
-	return index, denied
+	return index
+}
+
+// closer reports whether r stops a client before other does. One that denies beats all that allow, and
+// one that no wait helps beats every wait.
+func closer(r, other *gcra.Result) bool {
+	switch {
+	case r.Allowed != other.Allowed:
+		return other.Allowed
+	case r.Never || other.Never:
+		return !other.Never
+	case !r.Allowed:
+		return r.RetryAfter > other.RetryAfter
+	case r.Remaining != other.Remaining:
+		return r.Remaining < other.Remaining
+	}
+	return r.ResetAfter > other.ResetAfter
 }
 
 // shown reports whether clients see the charge at index i. A ban may have no limit.
@@ -242,16 +243,6 @@ func remove(h http.Header, headers Headers) {
 	}
 	delete(h, policyField)
 	delete(h, listField)
-}
-
-// reset is RateLimit-Reset: the seconds until the bucket is full or, on a
-// denial, Retry-After, which a ban that is not shown may set.
-func reset(a *admission, r *gcra.Result, denied bool) int32 {
-	d := r.ResetAfter
-	if denied {
-		d = a.retryAfter()
-	}
-	return int32(told(d))
 }
 
 // untilMore is t of the RateLimit field: the seconds until there are more units,
