@@ -56,8 +56,6 @@ func (s *State) Learn(p *Probe, now int64) (settled bool) {
 		return true
 	case kind != "" && s.guess == "":
 		s.due = now // the next batch confirms it
-	case kind == "" && s.kind != "":
-		s.due = now + tat.Ticks(probeSettledAgain)
 	}
 
 	// Also if it shows nothing: two that agree have none between them.
@@ -75,16 +73,13 @@ type Crossing struct {
 // of a deployment, or run a newer version by then.
 const crossingRetry = time.Minute
 
-// Kind returns whether scripts go to the node, or to each subject.
+// Kind returns whether one script goes to the node, or one for each subject.
 func (c *Crossing) Kind(now int64) redisstats.Kind {
-	if now < c.until {
+	if c.paused || now < c.until {
 		return redisstats.BySubject
 	}
 	return redisstats.ByNode
 }
-
-// Allowed reports whether the node may get a script for several slots.
-func (c *Crossing) Allowed(now int64) bool { return !c.paused && now >= c.until }
 
 // Learn records the result of a batch. crossed says that it was one script for several slots.
 func (c *Crossing) Learn(err error, crossed bool, now int64) {

@@ -3,7 +3,6 @@ package kind
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -87,37 +86,20 @@ func (p *Probe) Run(ctx context.Context, client interface{ Pipeline() redis.Pipe
 	rediskit.Exec(ctx, pipe)
 }
 
-// seen is what answers of a probe show. A verdict takes any of several.
-type seen uint8
-
-const (
-	// Of the script for all keys:
-	ran       seen = 1 << iota
-	crossSlot      // CROSSSLOT: the server says itself that it divides keys
-	refused        // another error that the server has answered
-	silent         // no answer
-
-	// Of keys:
-	together // all have the value of the script for all
-	partly   // some have the value from before
-	alone    // all have the value from before
-	gone     // some have no value, and none the one from before
-
-	whatever seen = 1<<iota - 1
-)
-
-// verdicts say what kind of server the answers show. The first that fits holds; without one they show nothing, as when keys
-// are missing.
+// verdicts say what kind of server the answers show. The first row that fits holds; without one they show nothing, as when
+// keys are missing. An empty column fits all. The script for all keys is answered by CROSSSLOT, by which the server says itself
+// that it divides keys, or refused by another error. Keys are together if all have the value of that script, apart if some
+// have the value from before, and gone otherwise.
 var verdicts = []struct {
-	script, first, same, other seen
+	script, first, same, other string
 	kind                       redisstats.Kind
 	sure                       bool // one probe is enough
 }{
-	{crossSlot, whatever, whatever, whatever, redisstats.BySubject, true},
-	{refused, gone, alone, alone, redisstats.BySubject, false}, // an error of its own for what others call CROSSSLOT
-	{whatever, together, partly | alone, whatever, redisstats.Unusable, false},
-	{whatever, together, together, partly | alone, redisstats.BySubject, false},
-	{whatever, together, together, together, redisstats.OneKeyspace, false},
+	{"CROSSSLOT", "", "", "", redisstats.BySubject, true},
+	{"refused", "gone", "apart", "apart", redisstats.BySubject, false}, // an error of its own for what others call CROSSSLOT
+	{"", "together", "apart", "", redisstats.Unusable, false},
+	{"", "together", "together", "apart", redisstats.BySubject, false},
+	{"", "together", "together", "together", redisstats.OneKeyspace, false},
 }
 
 // verdict returns the kind that the answers show, or "".
@@ -126,42 +108,35 @@ func (p *Probe) verdict() (kind redisstats.Kind, sure bool) {
 		return "", false // not sent
 	}
 
-	script, first, same, other := scriptSeen(p.together.Err()), keysSeen(p.first), keysSeen(p.same...), keysSeen(p.other...)
+	script := "not refused"
+	if err := p.together.Err(); redis.HasErrorPrefix(err, "CROSSSLOT") {
+		script = "CROSSSLOT"
+	} else if rediskit.IsReply(err) {
+		script = "refused"
+	}
+	first, same, other := keysSeen(p.first), keysSeen(p.same...), keysSeen(p.other...)
+
+	fits := func(column, seen string) bool { return column == "" || column == seen }
 	for _, v := range verdicts {
-		if v.script&script != 0 && v.first&first != 0 && v.same&same != 0 && v.other&other != 0 {
+		if fits(v.script, script) && fits(v.first, first) && fits(v.same, same) && fits(v.other, other) {
 			return v.kind, v.sure
 		}
 	}
 	return "", false
 }
 
-func scriptSeen(err error) seen {
-	switch {
-	case redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return crossSlot
-	case rediskit.IsReply(err):
-		return refused
-	case err == nil, errors.Is(err, redis.Nil): // the first key had no value
-		return ran
-	}
-	return silent
-}
-
-func keysSeen(reads ...*redis.Cmd) seen {
+// keysSeen says where keys are.
+func keysSeen(reads ...*redis.Cmd) string {
 	n := map[string]int{}
 	for _, cmd := range reads {
 		value, _ := cmd.Text() // an error is no value
 		n[value]++
 	}
-
-	switch len(reads) {
-	case n[valueTogether]:
-		return together
-	case n[valueAlone]:
-		return alone
+	switch {
+	case n[valueTogether] == len(reads):
+		return "together"
+	case n[valueAlone] > 0:
+		return "apart"
 	}
-	if n[valueAlone] > 0 {
-		return partly
-	}
-	return gone
+	return "gone"
 }

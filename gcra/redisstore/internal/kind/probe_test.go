@@ -135,7 +135,7 @@ func TestCrossing(t *testing.T) {
 		for _, r := range tt.results {
 			c.Learn(r.err, r.crossed, 0)
 		}
-		if now, then := c.Allowed(minute-1), c.Allowed(minute); now != tt.now || then != tt.then {
+		if now, then := c.Kind(minute-1) == redisstats.ByNode, c.Kind(minute) == redisstats.ByNode; now != tt.now || then != tt.then {
 			t.Errorf("%s: got %v, after a minute %v; want %v, %v", name, now, then, tt.now, tt.then)
 		}
 	}
