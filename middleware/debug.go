@@ -7,10 +7,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // logDecision logs at level Debug what decided about a request. docs/troubleshooting.md
@@ -89,25 +90,13 @@ func (p *policy) overrideOn(e *entry, c *gcra.Charge) (found Override, ok bool) 
 // subjectText is a subject for the log: as it is if it is short and its parts have a kind, as
 // the keys of package keyfunc. Others may be secrets, so they become the hash that a long one
 // has in Redis.
-func subjectText(subject string) string {
-	if len(subject) <= 64 && hasKind(subject) {
-		return subject
+func subjectText(text string) string {
+	kinds := subject.KindsOf(text)
+	// What a Join has beyond these, or in a Join of its own, may be anything.
+	known := strings.Count(text, "|") < len(kinds) && !slices.Contains(kinds[:], subject.Other) && !slices.Contains(kinds[:], "join")
+	if len(text) <= 64 && known {
+		return text
 	}
-	sum := sha256.Sum256([]byte(subject))
+	sum := sha256.Sum256([]byte(text))
 	return "%#" + hex.EncodeToString(sum[:16])
-}
-
-// hasKind reports whether a subject is empty or begins with a kind: "ip:192.0.2.7". Of a
-// keyfunc.Join it asks all parts.
-func hasKind(subject string) bool {
-	kind, text, ok := strings.Cut(subject, ":")
-	if kind != "join" {
-		return subject == "" || ok && kind != "" && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
-	}
-	for part := range strings.SplitSeq(text, "|") {
-		if part, err := url.PathUnescape(part); err != nil || !hasKind(part) {
-			return false
-		}
-	}
-	return true
 }

@@ -157,10 +157,12 @@ func TestDebugLineOfRedis(t *testing.T) {
 // A subject that may be a secret is logged as its hash.
 func TestDebugLineKeepsSecrets(t *testing.T) {
 	logger, text := debugLog(slog.LevelDebug)
-	route := func(*http.Request) (string, error) { return "route:GET /", nil }
+	route := func(*http.Request) (string, error) { return "route:/", nil }
 	h := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: logger},
 		ratelimit.Policy{Name: "a", Key: byQuery, Limit: five},
-		ratelimit.Policy{Name: "b", Key: keyfunc.Join(keyfunc.Join(byQuery, route), route), Limit: five},
+		ratelimit.Policy{Name: "b", Key: keyfunc.Join(byQuery, route), Limit: five},
+		ratelimit.Policy{Name: "c", Key: keyfunc.Join(keyfunc.Join(byQuery, route), route), Limit: five},
+		ratelimit.Policy{Name: "d", Key: keyfunc.Join(route, route, route, route, byQuery), Limit: five},
 	)(http.NotFoundHandler())
 
 	for key, hidden := range map[string]bool{
@@ -174,7 +176,11 @@ func TestDebugLineKeepsSecrets(t *testing.T) {
 	} {
 		h.ServeHTTP(httptest.NewRecorder(), get("/?key="+key))
 		line := text()
-		a, b, _ := strings.Cut(line, "policy.b.")
+		a, more, _ := strings.Cut(line, "policy.b.")
+		b, more, _ := strings.Cut(more, "policy.c.")
+		if strings.Count(more, "subject=%#") != 2 {
+			t.Errorf("key %q: got %s; want hashes of parts that are not looked at", key, more)
+		}
 
 		for _, part := range []string{a, b} {
 			if strings.Contains(part, key) == hidden || strings.Contains(part, `.subject=%#`) != hidden && part == a {
