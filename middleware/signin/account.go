@@ -2,7 +2,9 @@ package signin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
@@ -143,25 +146,23 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.data.Read(p)
 }
 
-// load reads the original in another goroutine, as a reader has no deadline.
+// load reads the original, which has no deadline.
 func (b *body) load() {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), bodyTime, errSlow)
+	defer cancel()
 	var data []byte
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	err := await.Call(ctx, func() (err error) {
 		data, err = io.ReadAll(io.LimitReader(b.original, maxBody+1))
-	}()
+		return err
+	})
 
-	// Only after done are data and err this goroutine's.
-	select {
-	case <-time.After(bodyTime):
+	if errors.Is(err, errSlow) { // data is the reader's that goes on
 		b.data, b.err = bytes.NewReader(nil), errSlow
-	case <-done:
-		b.data = bytes.NewReader(data)
-		if err != nil || len(data) > maxBody {
-			b.err = errTooLarge
-		}
+		return
+	}
+	b.data = bytes.NewReader(data)
+	if err != nil || len(data) > maxBody {
+		b.err = errTooLarge
 	}
 }
 

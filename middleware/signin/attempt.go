@@ -2,13 +2,13 @@ package signin
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/seed-e377111c/ratelimit/internal/denial"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -92,7 +92,7 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, d *middleware.Decis
 
 	a.clientOnly = true
 	if d = g.limiter.Decide(r); d.Allowed {
-		problem(w, http.StatusBadRequest, string(why))
+		problem(http.StatusBadRequest, string(why)).Write(w, r)
 		return
 	}
 	if d.RetryAfter > 0 {
@@ -103,18 +103,14 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, d *middleware.Decis
 
 // refuse writes a denial that does not tell which policy denied: a guesser could learn whether
 // others guess the same account.
-func refuse(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
+func refuse(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
 	detail := "There were too many attempts to sign in."
 	if d.Status() == http.StatusServiceUnavailable {
 		detail = "Nobody can sign in at the moment."
 	}
-	problem(w, d.Status(), detail)
+	problem(d.Status(), detail).Write(w, r)
 }
 
-// problem writes a problem of RFC 9457.
-func problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Del("Content-Length") // set for another response
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"title": http.StatusText(status), "detail": detail}) // gone
+func problem(status int, detail string) denial.Problem {
+	return denial.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}
 }

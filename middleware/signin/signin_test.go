@@ -93,7 +93,7 @@ func TestMalformed(t *testing.T) {
 	for i := range 11 {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
-		want := `400 "" {"detail":"want credentials","title":"Bad Request"}`
+		want := `400 "" {"type":"about:blank","title":"Bad Request","status":400,"detail":"want credentials"}`
 		if i == 10 {
 			want = `429 "1" denied`
 		}
