@@ -12,8 +12,9 @@ import (
 //	gcra.Monthly.From(15)   // begins on the 15th, in UTC
 //	gcra.Daily.In(berlin)   // begins at midnight in Berlin
 //
-// Periods begin at midnight, or on the hour, by the clocks in Location. Where these are set
-// forward or back, a period may be shorter or longer. The zero Calendar is not valid.
+// Periods begin at midnight, or on the hour, by the clocks of the time zone. Where these are set
+// forward or back, a period may be shorter or longer: an hour that they show twice is one period of
+// 2 hours. The zero Calendar is not valid.
 //
 // The text is what [ParseLimit] reads after the word calendar: "month from 15 Europe/Berlin".
 type Calendar string
@@ -41,21 +42,6 @@ func (c Calendar) In(l *time.Location) Calendar {
 func (c Calendar) From(anchor int) Calendar {
 	unit, _, location := tat.Calendar(c).Parts()
 	return Calendar(tat.NewCalendar(unit, anchor, location))
-}
-
-// Unit returns hour, day, week, month or year; "" of the zero Calendar.
-func (c Calendar) Unit() string { return tat.Calendar(c).Unit() }
-
-// Location returns the name of the time zone, such as Europe/Berlin; "" and "UTC" are UTC.
-func (c Calendar) Location() string {
-	_, _, location := tat.Calendar(c).Parts()
-	return location
-}
-
-// Anchor returns the day with which a period begins, see [Calendar.From]; 0 is the first.
-func (c Calendar) Anchor() int {
-	_, anchor, _ := tat.Calendar(c).Parts()
-	return anchor
 }
 
 // Period returns when the period of t begins, and when the next one does. Both are zero

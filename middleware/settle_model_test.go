@@ -36,23 +36,23 @@ func (b *modelBucket) pass(d time.Duration, now time.Time) {
 // beginOf is when the period of a calendar begins that a time is in: a day of Berlin, a
 // month from the 15th, or an hour, which need no more than time.Date.
 func beginOf(c gcra.Calendar, now time.Time) time.Time {
-	l, err := time.LoadLocation(c.Location())
+	y, m, d := now.UTC().Date()
+	switch c {
+	case gcra.Hourly:
+		return now.Truncate(time.Hour).UTC()
+	case gcra.Monthly.From(15):
+		if d < 15 {
+			m--
+		}
+		return time.Date(y, m, 15, 0, 0, 0, 0, time.UTC)
+	}
+
+	l, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		panic(err)
 	}
-
-	now = now.In(l)
-	y, m, d := now.Date()
-	switch c.Unit() {
-	case "day":
-		return time.Date(y, m, d, 0, 0, 0, 0, l).UTC()
-	case "month":
-		if d < c.Anchor() {
-			m--
-		}
-		return time.Date(y, m, c.Anchor(), 0, 0, 0, 0, l).UTC()
-	}
-	return now.Truncate(time.Hour).UTC()
+	y, m, d = now.In(l).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, l).UTC()
 }
 
 func (b *modelBucket) admits(cost int64) bool {

@@ -179,7 +179,7 @@ func quotasInGroups(t *testing.T, b Backend) {
 // A quota is given back when the period ends, and not a tick earlier.
 func quotaPeriods(t *testing.T, b Backend) {
 	for _, calendar := range []gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Weekly.From(7), gcra.Monthly.From(15), gcra.Yearly} {
-		c := gcra.Charge{Subject: calendar.Unit(), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 1}
+		c := gcra.Charge{Subject: string(calendar), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 1}
 		first := b.use(t, c, true, 4)
 
 		b.Advance(first.Result.ResetAfter - tick)
@@ -211,7 +211,7 @@ func quotasWhileTheClockGoesBack(t *testing.T, b Backend) {
 		t.Skip(remembersDenials)
 	}
 	for _, calendar := range []gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Weekly.From(7), gcra.Monthly.From(15), gcra.Yearly} {
-		c := gcra.Charge{Subject: calendar.Unit(), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 5}
+		c := gcra.Charge{Subject: string(calendar), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 5}
 		first := b.use(t, c, true, 0)
 		b.Advance(first.Result.ResetAfter)
 		next := b.use(t, c, true, 0)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 var zones sync.Map // of what LoadLocation has read, which opens a file each time
@@ -27,11 +28,12 @@ func zone(name string) *time.Location {
 // PeriodOf names the period of a calendar that a time is in, by what clocks and
 // calendars on the wall show.
 func PeriodOf(c gcra.Calendar, now time.Time) string {
-	anchor := max(c.Anchor(), 1)
-	now = now.In(zone(c.Location()))
+	unit, anchor, location := tat.Calendar(c).Parts()
+	anchor = max(anchor, 1)
+	now = now.In(zone(location))
 	y, m, d := now.Date()
 
-	switch c.Unit() {
+	switch unit {
 	case "hour":
 		return fmt.Sprint(c, hourOf(now))
 	case "week":
@@ -77,16 +79,16 @@ func EndOf(c gcra.Calendar, now time.Time) time.Time {
 // by half an hour, at a quarter to, and never.
 func AnyCalendar() *rapid.Generator[gcra.Calendar] {
 	return rapid.Custom(func(t *rapid.T) gcra.Calendar {
-		c := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Weekly, gcra.Monthly, gcra.Yearly}).Draw(t, "unit")
+		unit := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Weekly, gcra.Monthly, gcra.Yearly}).Draw(t, "unit")
 		zone := rapid.SampledFrom([]string{
 			"", "Europe/Berlin", "America/New_York", "America/Havana", "America/Santiago", "Asia/Beirut",
 			"Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Kiritimati", "Pacific/Chatham", "Antarctica/Troll", "Africa/Casablanca",
 		}).Draw(t, "zone")
-		c = c.In(time.FixedZone(zone, 0))
-		switch c.Unit() {
-		case "week":
+		c := unit.In(time.FixedZone(zone, 0))
+		switch unit {
+		case gcra.Weekly:
 			c = c.From(rapid.IntRange(1, 7).Draw(t, "weekday"))
-		case "month":
+		case gcra.Monthly:
 			c = c.From(rapid.IntRange(1, 28).Draw(t, "day"))
 		}
 		return c
