@@ -18,7 +18,7 @@
 // or, without a format, to an Accept field with application/json and without text/html. It
 // looks up a subject with ?subject=ip:192.0.2.7, and resets it with a POST of a URL-encoded
 // form with subject and policy (one or several). The response to a reset is a redirect to
-// the subject. Links and forms are relative: mount the page with or without [http.StripPrefix].
+// the subject, or a line that says what is wrong. Links and forms are relative: mount the page with or without [http.StripPrefix].
 //
 // Mount the page outside the limiter, or a denied client cannot open it: with echo and gin, on
 // a router that does not use the limiter.

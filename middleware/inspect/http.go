@@ -1,15 +1,12 @@
 package inspect
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -24,74 +21,33 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Referrer-Policy", "same-origin")
 }
 
-// The formats of responses.
-const (
-	asJSON = "json"
-	asPage = "html"
-	asText = "" // a page to a GET, and a line to a POST
-)
-
-// formatOf returns the format that the client wants. Browsers accept HTML in so many words;
-// programs that accept anything do not.
-func formatOf(r *http.Request) (string, error) {
+// wantsJSON reports whether the client wants JSON in place of the page. Browsers accept HTML in so
+// many words.
+func wantsJSON(r *http.Request) bool {
+	if r.Form.Has("format") {
+		return r.Form.Get("format") == "json"
+	}
 	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
-	switch format := r.Form.Get("format"); {
-	case format == asJSON, format == asPage:
-		return format, nil
-	case format != "":
-		return "", fmt.Errorf("format is %.40q; want json or html", format)
-	case strings.Contains(accept, "text/html"):
-		return asPage, nil
-	case strings.Contains(accept, "application/json"):
-		return asJSON, nil
-	}
-	return asText, nil
+	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
 }
-
-// writeSubject responds with the state of a subject, and with an error if message is not
-// empty.
-func (i *Inspector) writeSubject(w http.ResponseWriter, r *http.Request, status int, format, message string) {
-	v := i.view()
-	v.Subject = i.lookUp(r.Context(), r.Form.Get("subject"))
-	if v.Subject.Error != "" {
-		status = http.StatusServiceUnavailable
-	}
-	if message != "" {
-		v.Subject.Error = message
-	} else {
-		v.Subject.Reset = slices.DeleteFunc(r.Form["reset"], func(name string) bool {
-			return !slices.ContainsFunc(v.Policies, func(p policy) bool { return p.InForce && p.Name == name })
-		})
-	}
-
-	write(w, status, format, v)
-}
-
-// numbers matches an indented array of numbers. It has line breaks, which JSON strings
-// do not have, so it never matches inside a subject.
-var numbers = regexp.MustCompile(`\[\n[-0-9,\s]+\]`)
 
 // write responds with the page or with JSON. It fails only if the client is gone.
-func write(w http.ResponseWriter, status int, format string, v *view) {
-	if format != asJSON {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+func write(w http.ResponseWriter, r *http.Request, status int, v *view) {
+	if wantsJSON(r) {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = page.Execute(w, v)
+		_ = json.NewEncoder(w).Encode(v)
 		return
 	}
-
-	// Indented for reading in a terminal, with each series of the chart in one line.
-	text, _ := json.MarshalIndent(v, "", "  ")
-	text = numbers.ReplaceAllFunc(text, func(row []byte) []byte { return bytes.Join(bytes.Fields(row), nil) })
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
+	_ = page.Execute(w, v)
 }
 
 const maxForm = 64 << 10 // bytes of a reset's body
 
-// post resets buckets and redirects to the subject.
-func (i *Inspector) post(w http.ResponseWriter, r *http.Request, format string) {
+// post resets buckets and redirects to the subject, or says in a line why not.
+func (i *Inspector) post(w http.ResponseWriter, r *http.Request) {
 	if !r.Form.Has("subject") {
 		writeText(w, http.StatusBadRequest, "nothing was reset: the field subject is missing; want the subject to reset, such as ip:192.0.2.7")
 		return
@@ -99,22 +55,17 @@ func (i *Inspector) post(w http.ResponseWriter, r *http.Request, format string) 
 
 	subject, policies := r.Form.Get("subject"), r.Form["policy"]
 	if err := i.resetBuckets(r.Context(), subject, policies); err != nil {
-		// After an error of the store nobody knows whether the bucket is full.
-		status, why := http.StatusBadRequest, "Nothing was reset: "+err.Error()
-		if _, ok := errors.AsType[requestError](err); !ok {
-			status, why = http.StatusServiceUnavailable, "The store did not confirm the reset: "+err.Error()
-		}
-		if format == asText {
-			writeText(w, status, why)
-		} else {
-			i.writeSubject(w, r, status, format, why)
+		if _, ok := errors.AsType[requestError](err); ok {
+			writeText(w, http.StatusBadRequest, "nothing was reset: "+err.Error())
+		} else { // nobody knows whether the bucket is full
+			writeText(w, http.StatusServiceUnavailable, "the store did not confirm the reset: "+err.Error())
 		}
 		return
 	}
 
 	back := url.Values{"subject": {subject}, "reset": policies}
-	if format == asJSON {
-		back.Set("format", asJSON)
+	if wantsJSON(r) {
+		back.Set("format", "json")
 	}
 
 	// Relative to the client's URL. r.URL may lack a prefix that a router removed.

@@ -3,8 +3,8 @@ package inspect_test
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -61,29 +61,26 @@ func TestFormat(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	const page, program = "text/html; charset=utf-8", "application/json"
 	for _, test := range []struct {
-		query, accept string
-		status        int
-		want          string
+		query, accept, want string
 	}{
-		{"", "", 200, page},
-		{"", "*/*", 200, page},
-		{"", "application/json", 200, program},
-		{"", "Application/JSON", 200, program},
-		{"", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", 200, page},
-		{"", "application/json, text/plain, */*", 200, program},
-		{"", "application/json, text/html", 200, page},
-		{"", ",;,", 200, page},
-		{"?format=json", "text/html", 200, program},
-		{"?format=html", "application/json", 200, page},
-		{"?format=xml", "", 400, "text/plain; charset=utf-8"},
+		{"", "", page},
+		{"", "*/*", page},
+		{"", "application/json", program},
+		{"", "Application/JSON", program},
+		{"", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", page},
+		{"", "application/json, text/plain, */*", program},
+		{"", "application/json, text/html", page},
+		{"", ",;,", page},
+		{"?format=json", "text/html", program},
+		{"?format=html", "application/json", page},
 	} {
 		r := httptest.NewRequest("GET", "/"+test.query, nil)
 		if test.accept != "" {
 			r.Header.Set("Accept", test.accept)
 		}
 		w := s.send(r)
-		if got := w.Header().Get("Content-Type"); w.Code != test.status || got != test.want {
-			t.Errorf("%q, Accept %q: got %d %s; want %d %s", test.query, test.accept, w.Code, got, test.status, test.want)
+		if got := w.Header().Get("Content-Type"); w.Code != http.StatusOK || got != test.want {
+			t.Errorf("%q, Accept %q: got %d %s; want 200 %s", test.query, test.accept, w.Code, got, test.want)
 		}
 	}
 
@@ -91,19 +88,5 @@ func TestFormat(t *testing.T) {
 	r.Header["Accept"] = []string{"text/plain", "application/json"}
 	if got := s.send(r).Header().Get("Content-Type"); got != program {
 		t.Errorf("two Accept lines: got %s; want %s", got, program)
-	}
-}
-
-// The JSON is readable in a terminal: a line for each field and for each series of a chart.
-func TestJSONLines(t *testing.T) {
-	const subject = "[\n1,\n2]" // is not a row
-	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
-	s.ask(7, subject, "/")
-	body := s.send(httptest.NewRequest("GET", "/?format=json&subject="+url.QueryEscape(subject), nil)).Body.String()
-	row := `"denied": [` + strings.Repeat("0,", 59) + "2],"
-	for _, want := range []string{"\n  \"policies\": [\n", "\n      \"name\": \"a\",\n", "\n        " + row + "\n", "\n    \"subject\": \"[\\n1,\\n2]\",\n"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("got\n%s\nwant the line %q", body, want)
-		}
 	}
 }

@@ -122,18 +122,20 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeText(w, http.StatusBadRequest, "the form cannot be read: "+err.Error())
 		return
 	}
-	format, err := formatOf(r)
-	if err != nil {
-		writeText(w, http.StatusBadRequest, err.Error())
+
+	if r.Method == http.MethodPost {
+		i.post(w, r)
 		return
 	}
-
-	switch {
-	case r.Method == http.MethodPost:
-		i.post(w, r, format)
-	case r.Form.Has("subject"):
-		i.writeSubject(w, r, http.StatusOK, format, "")
-	default:
-		write(w, http.StatusOK, format, i.view())
+	v, status := i.view(), http.StatusOK
+	if r.Form.Has("subject") {
+		v.Subject = i.lookUp(r.Context(), r.Form.Get("subject"))
+		v.Subject.Reset = slices.DeleteFunc(r.Form["reset"], func(name string) bool {
+			return !slices.ContainsFunc(v.Policies, func(p policy) bool { return p.InForce && p.Name == name })
+		})
+		if v.Subject.Error != "" {
+			status = http.StatusServiceUnavailable
+		}
 	}
+	write(w, r, status, v)
 }

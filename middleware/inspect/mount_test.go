@@ -67,7 +67,7 @@ func TestMounted(t *testing.T) {
 				t.Errorf("got %.400s; want the subject, reset", page)
 			}
 
-			if page := c.follow("?format=json"); !strings.HasPrefix(page, "{\n  \"window_seconds\": 900,\n") {
+			if page := c.follow("?format=json"); !strings.HasPrefix(page, "{\"window_seconds\":900,") {
 				t.Errorf("got %.400s; want JSON", page)
 			}
 		})
