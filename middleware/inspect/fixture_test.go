@@ -81,7 +81,6 @@ type report struct {
 	}
 	Policies []struct {
 		Name         string
-		InForce      bool `json:"in_force"`
 		Limit        string
 		LimitFor     bool `json:"limit_for"`
 		Limits       []string
@@ -104,8 +103,8 @@ type report struct {
 		} `json:"most_denied"`
 	}
 	Store struct {
-		Kind          string
-		Recent, Total *struct {
+		Kind  string
+		Stats *struct {
 			Batches       int64
 			MeanTime      float64 `json:"mean_batch_seconds"`
 			MeanSize      float64 `json:"mean_batch_size"`

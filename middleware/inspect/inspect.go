@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -47,8 +46,6 @@ func newAt(now func() time.Time, cfg Config, limiters []*middleware.Limiter) (*I
 
 	i := &Inspector{authorize: cfg.Authorize, limiters: limiters, store: limiters[0].Store()}
 	i.record.now, i.record.start, i.record.current = now, now(), i.current
-	i.record.store, _ = i.store.(redisstats.Store)
-	i.record.beginStep(1)
 	// Observers cannot be removed, so they come after all that may fail.
 	for _, l := range limiters {
 		l.Observe(i.record.observe)
@@ -131,7 +128,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Form.Has("subject") {
 		v.Subject = i.lookUp(r.Context(), r.Form.Get("subject"))
 		v.Subject.Reset = slices.DeleteFunc(r.Form["reset"], func(name string) bool {
-			return !slices.ContainsFunc(v.Policies, func(p policy) bool { return p.InForce && p.Name == name })
+			return !slices.ContainsFunc(v.Policies, func(p policy) bool { return p.Name == name })
 		})
 		if v.Subject.Error != "" {
 			status = http.StatusServiceUnavailable

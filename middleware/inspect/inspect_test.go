@@ -121,7 +121,7 @@ func TestPolicies(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("got %+v; want two policies", got)
 	}
-	if p := got[0]; p.Name != "plain" || !p.InForce || p.Limit != "100/minute burst 20" || p.LimitFor || p.CostFor || p.Skips || p.Shadow || p.MaxDelay != 0 || p.OnFailure != "local" || len(p.Routes) != 0 {
+	if p := got[0]; p.Name != "plain" || p.Limit != "100/minute burst 20" || p.LimitFor || p.CostFor || p.Skips || p.Shadow || p.MaxDelay != 0 || p.OnFailure != "local" || len(p.Routes) != 0 {
 		t.Errorf("plain: got %+v", p)
 	}
 
@@ -141,8 +141,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// After a reload the page shows the new policies, and the old ones as long as they have
-// counts in the window.
+// After a reload the page shows the new policies alone.
 func TestReload(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "old", Key: who, Limit: five})
 	s.ask(1, "k", "/")
@@ -151,23 +150,9 @@ func TestReload(t *testing.T) {
 	}
 	s.ask(1, "k", "/")
 
-	names := func() (all []string) {
-		for _, p := range s.json("").Policies {
-			if p.InForce {
-				all = append(all, p.Name+" "+p.Limit)
-			} else {
-				all = append(all, p.Name+" gone")
-			}
-		}
-		return all
-	}
-
-	if got, want := names(), []string{"new 7/hour", "old gone"}; !slices.Equal(got, want) {
-		t.Errorf("after a reload: got %q; want %q", got, want)
-	}
-	s.Add(15 * time.Minute)
-	if got, want := names(), []string{"new 7/hour"}; !slices.Equal(got, want) {
-		t.Errorf("15 minutes later: got %q; want %q", got, want)
+	r := s.json("")
+	if p := r.Policies; len(p) != 1 || p[0].Name != "new" || p[0].Limit != "7/hour" || p[0].Allowed != 1 || r.Decisions.Total != 2 {
+		t.Errorf("got %+v and %d decisions; want the new policy with 1 of 2", p, r.Decisions.Total)
 	}
 }
 
@@ -237,7 +222,7 @@ func TestDegradedReason(t *testing.T) {
 	store.Err = errors.New("WRONGPASS <b>\nsecond line\n" + strings.Repeat("x", 1000))
 	s.ask(1, "k", "/")
 	got := s.json("").Decisions.Reason
-	if !strings.Contains(got, "WRONGPASS <b>; second line; xxx") || !strings.HasSuffix(got, "x…") || len(got) > 400 {
+	if !strings.Contains(got, "WRONGPASS <b>; second line; xxx") || len(got) != 300 {
 		t.Errorf("got reason %q; want the last one, in a line of some length", got)
 	}
 
@@ -273,25 +258,18 @@ func TestMostDenied(t *testing.T) {
 	}
 }
 
-// The store's statistics are shown for the window and in total.
 func TestStats(t *testing.T) {
 	clock := new(doubles.Clock)
 	store := &busyStore{Memory: gcra.NewMemory(gcra.MemoryConfig{Now: clock.Now})}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, Limit: five})
-	s.ask(30, "k", "/")
-	s.Add(time.Hour)
-	s.ask(1, "k", "/")
-	s.ask(10, "k", "/")
+	s.ask(41, "k", "/")
 	got := s.json("").Store
-	if got.Kind != "*inspect_test.busyStore" || got.Recent == nil || got.Total == nil {
+	if got.Kind != "*inspect_test.busyStore" || got.Stats == nil {
 		t.Fatalf("got %+v; want statistics", got)
 	}
 
-	if got.Total.Batches != 41 || got.Total.FailedBatches != 3 || got.Total.MeanTime != 0.00064 || got.Recent.Batches != 10 || got.Recent.FailedBatches != 0 || got.Recent.CachedDenials != 2 {
-		t.Errorf("got %+v and %+v; want 41 batches of 640 us and 3 failed, recently 10, 2 cached denials and none failed", got.Total, got.Recent)
-	}
-	if got.Total.LocalUnits != 246 || got.Total.ReportedUnits != 123 || got.Total.LostUnits != 82 || got.Recent.LocalUnits != 60 || got.Recent.ReportedUnits != 30 || got.Recent.LostUnits != 20 {
-		t.Errorf("got %+v and %+v; want 246 units granted alone, 123 charged, 82 not, and recently 60, 30, 20", got.Total, got.Recent)
+	if st := *got.Stats; st.Batches != 41 || st.FailedBatches != 3 || st.CachedDenials != 8 || st.MeanTime != 0.00064 || st.LocalUnits != 246 || st.ReportedUnits != 123 || st.LostUnits != 82 {
+		t.Errorf("got %+v; want 41 batches of 640 us and 3 failed, 8 cached denials, 246 units granted alone, 123 charged, 82 not", st)
 	}
 	page := s.html("")
 	for _, want := range []string{"10.0.0.5:6379", "closed: in use", "10.0.0.6:6379", "open: not called", "0.64 ms", "2.3"} {
@@ -303,7 +281,7 @@ func TestStats(t *testing.T) {
 
 func TestMemoryHasNoStats(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five})
-	if got := s.json("").Store; got.Kind != "Memory" || got.Recent != nil {
+	if got := s.json("").Store; got.Kind != "Memory" || got.Stats != nil {
 		t.Errorf("got %+v; want Memory and no statistics", got)
 	}
 	page := s.html("?subject=k")
@@ -357,7 +335,7 @@ func TestRedis(t *testing.T) {
 	}
 
 	got := s.json("").Store
-	if got.Kind != "Redis" || got.Total == nil || got.Total.Batches < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
+	if got.Kind != "Redis" || got.Stats == nil || got.Stats.Batches < 3 || got.Stats.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
 		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
 	}
 	redistest.Eventually(t, patience, "the server's kind", func() bool {

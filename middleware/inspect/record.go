@@ -7,12 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/internal/subject"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -23,14 +21,10 @@ type record struct {
 	now     func() time.Time
 	start   time.Time
 	current func() []middleware.Policy
-	store   redisstats.Store // nil if it has no Stats
 
 	decisions ring                  // allowed or denied, by all policies together, and of these the degraded
 	cause     atomic.Pointer[error] // the last Err
 	policies  cowmap.Map[string, *series]
-
-	mu   sync.Mutex // guards past
-	past []snapshot // of the steps in the window, oldest first
 }
 
 // series counts the decisions of one policy.
@@ -57,12 +51,6 @@ func (s *series) kindNames() (names []string) {
 	return names
 }
 
-// snapshot is a store's Stats at the beginning of a step.
-type snapshot struct {
-	step int64
-	redisstats.Stats
-}
-
 // step returns the current step.
 func (c *record) step() int64 { return int64(max(c.now().Sub(c.start), 0)/step) + 1 }
 
@@ -74,7 +62,7 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 		o = denied
 	}
 	if c.decisions.add(now, o) {
-		c.beginStep(now)
+		c.forget(now)
 	}
 
 	if d.Err != nil {
@@ -116,19 +104,13 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 	}
 }
 
-const maxReason = 300 // characters of an Err
-
-// reason returns the last Err as one line.
+// reason returns the beginning of the last Err, as one line.
 func (c *record) reason() string {
 	cause := c.cause.Load()
 	if cause == nil {
 		return ""
 	}
-	text := strings.ReplaceAll((*cause).Error(), "\n", "; ")
-	if short := fmt.Sprintf("%.*s", maxReason, text); short != text {
-		return short + "…"
-	}
-	return text
+	return fmt.Sprintf("%.300s", strings.ReplaceAll((*cause).Error(), "\n", "; "))
 }
 
 // policySeries returns the series of a policy, a new one if there is none.
@@ -145,39 +127,20 @@ func (c *record) policySeries(policy string) *series {
 	return s
 }
 
-// beginStep is called by the first decision of a step, and before a page is made. It
-// drops what is older than the window, and policies that are no longer in force. It
-// returns the store's Stats at the beginning of the window, taken in an earlier call.
-func (c *record) beginStep(now int64) redisstats.Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if n := len(c.past); n == 0 || c.past[n-1].step < now {
-		s := snapshot{step: now}
-		if c.store != nil {
-			s.Stats = c.store.Stats()
-			s.Servers = nil
-		}
-		c.past = append(c.past, s)
-	}
-
-	for c.past[0].step <= now-steps { // the last is of this step, or of a later one
-		c.past = c.past[1:]
-	}
-
-	// A policy that is gone stays on the page until its last decision leaves the window.
+// forget is called by the first decision of a step, and before a page is made. It drops what is older
+// than the window, and policies that are no longer in force.
+func (c *record) forget(now int64) {
 	inForce := map[string]bool{}
 	for _, p := range c.current() {
 		inForce[p.Name] = true
 	}
+
 	c.policies.Update(func(all map[string]*series) {
 		maps.DeleteFunc(all, func(name string, s *series) bool {
 			s.denied.forget(now)
 			s.limits.forget(now)
 			s.kinds.forget(now)
-			return !inForce[name] && s.recent(now) == [steps]counts{}
+			return !inForce[name]
 		})
 	})
-
-	return c.past[0].Stats
 }

@@ -173,7 +173,7 @@ func (i *Inspector) otherKinds(policy, who string) []string {
 // resetBuckets fills the subject's buckets in the policies named. If the error is a
 // requestError, no bucket has changed.
 func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []string) error {
-	i.record.beginStep(i.record.step()) // forgets limits that are older than the window
+	i.record.forget(i.record.step()) // forgets limits that are older than the window
 
 	policies := i.current()
 	inForce := make([]string, len(policies))

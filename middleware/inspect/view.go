@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -35,7 +34,6 @@ type decisions struct {
 // policy is a policy and its decisions in the window.
 type policy struct {
 	Name      string   `json:"name"`
-	InForce   bool     `json:"in_force"` // false if a reload has removed it
 	Limit     string   `json:"limit,omitempty"`
 	LimitFor  bool     `json:"limit_for"` // it returned Limits lately
 	Limits    []string `json:"limits,omitempty"`
@@ -69,8 +67,7 @@ type deniedSubject struct {
 type store struct {
 	Kind      string      `json:"kind"`
 	Instances int64       `json:"instances,omitempty"` // see redisstats.Stats
-	Recent    *storeStats `json:"recent,omitempty"`    // in the window; nil if the store has no Stats
-	Total     *storeStats `json:"total,omitempty"`     // since the store's first use
+	Stats     *storeStats `json:"stats,omitempty"`     // since the store's first use; nil if it has none
 	Servers   []server    `json:"servers,omitempty"`
 }
 
@@ -106,13 +103,13 @@ const maxMostDenied = 8 // subjects shown for a policy
 func (i *Inspector) view() *view {
 	c := &i.record
 	now := c.step()
-	before := c.beginStep(now)
+	c.forget(now)
 	v := &view{
 		Window:   seconds(window),
 		Step:     seconds(step),
 		Watched:  seconds(c.now().Sub(c.start)),
 		Policies: []policy{},
-		Store:    i.storeView(before),
+		Store:    i.storeView(),
 	}
 
 	for _, n := range c.decisions.recent(now) {
@@ -124,16 +121,8 @@ func (i *Inspector) view() *view {
 		v.Decisions.Reason = c.reason()
 	}
 
-	// Policies that a reload has removed stay while they have counts in the window.
-	rest := maps.Clone(c.policies.Load())
 	for _, p := range i.current() {
-		v.Policies = append(v.Policies, describe(&p, rest[p.Name], now))
-		delete(rest, p.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(rest)) {
-		removed := policy{Name: name, Routes: []string{}}
-		removed.count(rest[name], now)
-		v.Policies = append(v.Policies, removed)
+		v.Policies = append(v.Policies, describe(&p, c.policies.Load()[p.Name], now))
 	}
 
 	// Who opens the page looks for what is denied.
@@ -143,54 +132,56 @@ func (i *Inspector) view() *view {
 	return v
 }
 
+// describe returns a policy with its decisions, which are nil before the first.
 func describe(p *middleware.Policy, s *series, now int64) policy {
 	d := policy{
-		Name: p.Name, InForce: true, LimitFor: p.LimitFor != nil, Overrides: p.Override != nil, Routes: append([]string{}, p.Routes...),
+		Name: p.Name, LimitFor: p.LimitFor != nil, Overrides: p.Override != nil, Routes: append([]string{}, p.Routes...),
 		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay), MaxDebt: p.MaxDebt,
-		OnFailure: p.OnFailure.String(),
+		OnFailure: p.OnFailure.String(), MostDenied: []deniedSubject{}, Kinds: []string{}, // not null in the JSON
+	}
+	if p.LimitFor == nil {
+		d.Limit = p.Limit.String()
+	}
+	if s == nil {
+		return d
 	}
 
 	// What LimitFor returns is known from requests only.
-	if p.LimitFor == nil {
-		d.Limit = p.Limit.String()
-	} else if s != nil {
+	if p.LimitFor != nil {
 		for _, l := range s.recentLimits() {
 			d.Limits = append(d.Limits, l.String())
 		}
 	}
 
-	d.count(s, now)
+	for i, n := range s.recent(now) {
+		d.Allowed += n[allowed]
+		d.Denied += n[denied]
+		d.ShadowDenied += n[shadowDenied]
+		d.Chart.Allowed[i], d.Chart.Denied[i], d.Chart.ShadowDenied[i] = n[allowed], n[denied], n[shadowDenied]
+	}
+	d.Kinds = append(d.Kinds, s.kindNames()...)
+	d.MostDenied = append(d.MostDenied, s.denied.top(maxMostDenied)...)
 	return d
 }
 
-// count adds the policy's decisions. s may be nil.
-func (p *policy) count(s *series, now int64) {
-	p.MostDenied, p.Kinds = []deniedSubject{}, []string{} // not null in the JSON
-	if s == nil {
-		return
-	}
-
-	p.Kinds = append(p.Kinds, s.kindNames()...)
-	for i, n := range s.recent(now) {
-		p.Allowed += n[allowed]
-		p.Denied += n[denied]
-		p.ShadowDenied += n[shadowDenied]
-		p.Chart.Allowed[i], p.Chart.Denied[i], p.Chart.ShadowDenied[i] = n[allowed], n[denied], n[shadowDenied]
-	}
-
-	p.MostDenied = append(p.MostDenied, s.denied.top(maxMostDenied)...)
-}
-
-// storeView describes the store. before are its Stats at the beginning of the window.
-func (i *Inspector) storeView(before redisstats.Stats) store {
+// storeView describes the store.
+func (i *Inspector) storeView() store {
 	s := store{Kind: kind(i.store)}
-	if i.record.store == nil {
+	described, ok := i.store.(redisstats.Store)
+	if !ok {
 		return s
 	}
 
-	now := i.record.store.Stats()
-	s.Recent, s.Total = statsSince(before, now), statsSince(redisstats.Stats{}, now)
+	now := described.Stats()
+	batches := max(now.Batches, 1)
 	s.Instances = int64(now.Instances)
+	s.Stats = &storeStats{
+		Batches: now.Batches, CachedDenials: now.CachedDenials, FailedBatches: now.FailedBatches,
+		LocalUnits: now.LocalUnits, ReportedUnits: now.ReportedUnits, LostUnits: now.LostUnits,
+		MeanBatchTime: seconds(now.BatchTime / time.Duration(batches)),
+		MeanBatchSize: float64(now.Operations) / float64(batches),
+	}
+
 	for _, one := range now.Servers {
 		one.Breaker = cmp.Or(one.Breaker, redisstats.BreakerClosed)
 		s.Servers = append(s.Servers, server(one))
@@ -201,21 +192,4 @@ func (i *Inspector) storeView(before redisstats.Stats) store {
 func kind(s gcra.Store) string {
 	name := fmt.Sprintf("%T", s)
 	return cmp.Or(map[string]string{"*gcra.Memory": "Memory", "*redisstore.Store": "Redis"}[name], name)
-}
-
-// statsSince returns what has been added to a store's Stats.
-func statsSince(before, now redisstats.Stats) *storeStats {
-	t := &storeStats{
-		Batches:       now.Batches - before.Batches,
-		CachedDenials: now.CachedDenials - before.CachedDenials,
-		FailedBatches: now.FailedBatches - before.FailedBatches,
-		LocalUnits:    now.LocalUnits - before.LocalUnits,
-		ReportedUnits: now.ReportedUnits - before.ReportedUnits,
-		LostUnits:     now.LostUnits - before.LostUnits,
-	}
-	if t.Batches > 0 {
-		t.MeanBatchTime = seconds((now.BatchTime - before.BatchTime) / time.Duration(t.Batches))
-		t.MeanBatchSize = float64(now.Operations-before.Operations) / float64(t.Batches)
-	}
-	return t
 }
