@@ -60,36 +60,25 @@ const (
 	banned  = "banned"
 )
 
-// overrideOf returns what the policy's Override says about a subject. If it panics, the
-// limiter logs that and uses the limit without it, as here.
-func overrideOf(p *middleware.Policy, subject string) (limit gcra.Limit, o override) {
-	defer func() {
-		if recover() != nil {
-			limit, o = gcra.Limit{}, override{}
-		}
-	}()
-	found, ok := p.OverrideOf(subject)
-	switch {
-	case !ok:
-		return gcra.Limit{}, o
-	case found.Banned:
-		return gcra.Limit{}, override{banned, found.Name}
-	case found.Limit == (gcra.Limit{}): // missing: the limit without it applies
-		return gcra.Limit{}, o
-	}
-	return found.Limit, override{found.Limit.String(), found.Name}
+// overrideOf returns the override of a subject, the zero one if there is none. If the policy's Override
+// panics, the limiter logs that and uses the limit without it, as here.
+func overrideOf(p *middleware.Policy, subject string) (o middleware.Override) {
+	defer func() { _ = recover() }()
+	o, _ = p.OverrideOf(subject)
+	return o
 }
 
 // limitsFor returns the limits that a policy may apply to a subject, whether one is
 // certain, and the override that it is from. For a policy with LimitFor they are those it
 // returned lately, or else the policy's Limit.
 func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool, o override) {
-	limit, o := overrideOf(p, subject)
-	switch {
-	case o.Override == noLimit || o.Override == banned:
-		return nil, true, o
-	case o.Override != "":
-		return []gcra.Limit{limit}, true, o
+	switch found := overrideOf(p, subject); {
+	case found.Banned:
+		return nil, true, override{banned, found.Name}
+	case found.Limit == gcra.Unlimited():
+		return nil, true, override{noLimit, found.Name}
+	case found.Limit != (gcra.Limit{}): // a missing one leaves the limit without it
+		return []gcra.Limit{found.Limit}, true, override{found.Limit.String(), found.Name}
 	case p.LimitFor == nil:
 		return []gcra.Limit{p.Limit}, true, o
 	}
@@ -197,10 +186,8 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 
 		limits, _, override := i.limitsFor(&policies[k], subject)
 		switch {
-		case override.Override == noLimit:
-			return requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", name))
-		case override.Override == banned:
-			return requestError(fmt.Sprintf("policy %s bans this subject, by an override", name))
+		case len(limits) == 0 && override.Override != "":
+			return requestError(fmt.Sprintf("the limit of this subject in policy %s is %s, by an override", name, override.Override))
 		case len(limits) == 0:
 			return requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", name))
 		}

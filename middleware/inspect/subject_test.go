@@ -80,7 +80,7 @@ func TestLookUpOfAnOverride(t *testing.T) {
 	if w := s.send(post("subject=sub:month&policy=a")); w.Code != 303 || s.left("sub:month") != "a 9/9" {
 		t.Errorf("reset: got %d %s, %s; want all of the quota", w.Code, w.Body, s.left("sub:month"))
 	}
-	if w := s.send(post("subject=sub:free&policy=a")); w.Code != 400 || !strings.Contains(w.Body.String(), "policy a does not limit this subject, by an override") {
+	if w := s.send(post("subject=sub:free&policy=a")); w.Code != 400 || !strings.Contains(w.Body.String(), "the limit of this subject in policy a is none, by an override") {
 		t.Errorf("reset of an unlimited subject: got %d %s; want 400 and why", w.Code, w.Body)
 	}
 }
