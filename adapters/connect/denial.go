@@ -3,15 +3,13 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"net/http"
-	"slices"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // denial returns the error of a call that was not allowed.
@@ -24,43 +22,25 @@ func denial(d *Decision) error {
 		return connect.NewError(code, d.Err)
 	}
 
-	code, text := connect.CodeResourceExhausted, "The call was denied because a rate limit is used up."
-	switch {
-	case d.Status() == http.StatusServiceUnavailable:
-		code, text = connect.CodeUnavailable, "The call was denied because the service cannot check its rate limits at the moment."
-	case slices.ContainsFunc(d.Results, func(p middleware.PolicyResult) bool { return p.Banned && !p.Shadow }):
-		text = "The call was denied because its client is banned."
+	code, text, violations := adapter.Denial(d)
+	var details []proto.Message
+	if d.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
+	}
+	if len(violations) > 0 {
+		var quota errdetails.QuotaFailure
+		for _, v := range violations {
+			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: v.Policy, Description: v.Why})
+		}
+		details = append(details, &quota)
 	}
 
-	denied := connect.NewError(code, errors.New(text))
+	denied := connect.NewError(connect.Code(code), errors.New(text))
 	// A denial without details is still a denial.
-	for _, message := range details(d) {
+	for _, message := range details {
 		if detail, err := connect.NewErrorDetail(message); err == nil {
 			denied.AddDetail(detail)
 		}
 	}
-
 	return denied
-}
-
-// details are the google.rpc messages of a denial.
-func details(d *Decision) (list []proto.Message) {
-	if d.RetryAfter > 0 {
-		list = append(list, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
-	}
-	// Shadows deny nothing, so clients do not learn of them.
-	var violations []*errdetails.QuotaFailure_Violation
-	for i := range d.Results {
-		if p := &d.Results[i]; !p.Allowed && !p.Shadow {
-			why := "rate limit is used up"
-			if p.Banned {
-				why = "the client is banned"
-			}
-			violations = append(violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: why})
-		}
-	}
-	if len(violations) > 0 {
-		list = append(list, &errdetails.QuotaFailure{Violations: violations})
-	}
-	return list
 }

@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/adapter"
 )
 
 // call is what the limiters of one call share. They write into one set of fields, as
@@ -67,17 +66,23 @@ func (c *call) deny(d *Decision) error {
 		return status.FromContextError(d.Err).Err()
 	}
 
-	denial := status.New(codes.ResourceExhausted, "The call was denied because a rate limit is used up.")
-	switch {
-	case d.Status() == http.StatusServiceUnavailable:
-		denial = status.New(codes.Unavailable, "The call was denied because the service cannot check its rate limits at the moment.")
-	case slices.ContainsFunc(d.Results, func(p middleware.PolicyResult) bool { return p.Banned && !p.Shadow }):
-		denial = status.New(codes.ResourceExhausted, "The call was denied because its client is banned.")
+	code, text, violations := adapter.Denial(d)
+	var details []protoadapt.MessageV1
+	if d.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
+	}
+	if len(violations) > 0 {
+		var quota errdetails.QuotaFailure
+		for _, v := range violations {
+			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: v.Policy, Description: v.Why})
+		}
+		details = append(details, &quota)
 	}
 
 	c.pushback = pushback(d.RetryAfter)
+	denial := status.New(codes.Code(code), text)
 	// A denial without details is still a denial.
-	if detailed, err := denial.WithDetails(details(d)...); err == nil {
+	if detailed, err := denial.WithDetails(details...); err == nil {
 		denial = detailed
 	}
 	return denial.Err()
@@ -90,28 +95,6 @@ func pushback(wait time.Duration) string {
 		return "-1"
 	}
 	return strconv.FormatInt(wait.Milliseconds(), 10) // fits: Decision.RetryAfter is at most 2,147,483 s
-}
-
-// details are the google.rpc messages of a denial.
-func details(d *Decision) (list []protoadapt.MessageV1) {
-	if d.RetryAfter > 0 {
-		list = append(list, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
-	}
-	// Shadows deny nothing, so clients do not learn of them.
-	var violations []*errdetails.QuotaFailure_Violation
-	for i := range d.Results {
-		if p := &d.Results[i]; !p.Allowed && !p.Shadow {
-			why := "rate limit is used up"
-			if p.Banned {
-				why = "the client is banned"
-			}
-			violations = append(violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: why})
-		}
-	}
-	if len(violations) > 0 {
-		list = append(list, &errdetails.QuotaFailure{Violations: violations})
-	}
-	return list
 }
 
 // stream carries the Decision in its context, and sends the fields with the header

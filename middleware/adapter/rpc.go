@@ -3,6 +3,7 @@ package adapter
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
@@ -44,4 +45,28 @@ func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.L
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// Violation is a policy that denied a call, and why.
+type Violation struct{ Policy, Why string }
+
+// Denial returns what the client of a denied call hears: the code, as gRPC and Connect number it, a
+// sentence, and the policies that denied. Shadows deny nothing, so clients do not learn of them.
+func Denial(d *middleware.Decision) (code uint32, message string, violations []Violation) {
+	code, message = 8, "The call was denied because a rate limit is used up." // RESOURCE_EXHAUSTED
+	for i := range d.Results {
+		switch p := &d.Results[i]; {
+		case p.Allowed || p.Shadow:
+		case p.Banned:
+			message = "The call was denied because its client is banned."
+			violations = append(violations, Violation{p.Policy, "the client is banned"})
+		default:
+			violations = append(violations, Violation{p.Policy, "rate limit is used up"})
+		}
+	}
+
+	if d.Status() == http.StatusServiceUnavailable {
+		code, message = 14, "The call was denied because the service cannot check its rate limits at the moment." // UNAVAILABLE
+	}
+	return code, message, violations
 }
