@@ -16,7 +16,6 @@ package ratelimit
 import (
 	"context"
 	"net/http"
-	"reflect"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/adapter"
@@ -72,9 +71,6 @@ func through(gate adapter.Gate) func(http.Handler) http.Handler {
 	}
 }
 
-// redirect is the type of a mux's handler that redirects.
-var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
-
 // Routes returns middleware that tells the limiters inside which route of mux will serve
 // the request. Put it around a limiter, and inside [http.StripPrefix], if there is other
 // middleware between the limiter and the mux:
@@ -82,14 +78,14 @@ var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedi
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //
 // Without it, keyfunc.Route does not see the mux's routes, and a policy for "/users/{id}"
-// counts /users/7/posts too.
+// counts /users/7/posts too. So it is for CONNECT, whose route a mux does not tell for certain.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			handler, pattern := mux.Handler(r)
+			_, pattern := mux.Handler(r)
 			// For a CONNECT that it redirects, a mux returns the path of the request
 			// as the pattern, and clients can invent paths.
-			if r.Method == http.MethodConnect && reflect.TypeOf(handler) == redirect {
+			if r.Method == http.MethodConnect {
 				pattern = ""
 			}
 			next.ServeHTTP(w, adapter.WithRoute(r, pattern))
