@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"weak"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -21,37 +19,22 @@ const scope = "github.com/seed-e377111c/ratelimit/adapters/otel"
 // MeterProvider and to the spans of their requests, for the life of the process.
 // [otel.SetMeterProvider] may be called later.
 //
-// Instrument all limiters in one call: then a store that they share is counted once. A
-// limiter that is nil or already instrumented is an error. After an error this call observes
-// no limiter.
+// Call it once, with all limiters: a second call counts their decisions and their stores again. A limiter
+// that is nil or repeated is an error. After an error this call observes no limiter.
 func Instrument(limiters ...*middleware.Limiter) error {
 	return InstrumentWith(otel.GetMeterProvider(), limiters...)
 }
 
 // InstrumentWith is Instrument with another MeterProvider than the global one.
 func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limiter) error {
-	instrumented.Lock()
-	defer instrumented.Unlock()
-
 	if err := check(provider, limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
 	if err := report(provider.Meter(scope), limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
-
-	// Only now, so that a call may be repeated after an error.
-	for _, l := range limiters {
-		instrumented.limiters[weak.Make(l)] = struct{}{}
-	}
 	return nil
 }
-
-// instrumented are the limiters that are reported already. It keeps none of them alive.
-var instrumented = struct {
-	sync.Mutex
-	limiters map[weak.Pointer[middleware.Limiter]]struct{}
-}{limiters: map[weak.Pointer[middleware.Limiter]]struct{}{}}
 
 func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 	ds, err := newDecisions(meter, limiters)
@@ -91,10 +74,6 @@ func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error 
 		}
 		if slices.Contains(limiters[:i], l) {
 			return fmt.Errorf("limiter number %d is repeated; want each once, or its decisions count twice", i+1)
-		}
-		// Remembered by a weak pointer, which keeps no limiter alive.
-		if _, before := instrumented.limiters[weak.Make(l)]; before {
-			return fmt.Errorf("limiter number %d was instrumented by an earlier call; want each once, or its decisions count twice", i+1)
 		}
 	}
 	return nil

@@ -40,30 +40,6 @@ func TestInvalidArguments(t *testing.T) {
 	}
 }
 
-// A limiter may be instrumented once, with any provider. After a call that failed it may be
-// instrumented.
-func TestInstrumentedBefore(t *testing.T) {
-	policy := middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)}
-	first, second := limiter(t, doubles.NewStore(), policy), limiter(t, doubles.NewStore(), policy)
-	reader := instrument(t, first)
-
-	for _, provider := range []metric.MeterProvider{noop.NewMeterProvider(), sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))} {
-		err := ratelimitotel.InstrumentWith(provider, second, first)
-		if want := "ratelimitotel: limiter number 2 was instrumented by an earlier call; want"; err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v; want %s", err, want)
-		}
-	}
-
-	first.Decide(get("/"))
-	if policies, _ := counts(t, reader); policies != "user allowed 1" {
-		t.Errorf("got %s; want one decision counted once", policies)
-	}
-
-	if err := ratelimitotel.InstrumentWith(noop.NewMeterProvider(), second); err != nil {
-		t.Errorf("after a call that failed: got %v; want no error", err)
-	}
-}
-
 // The global provider may be set after Instrument.
 func TestGlobalProvider(t *testing.T) {
 	if _, set := otel.GetMeterProvider().(*sdk.MeterProvider); set {
