@@ -18,15 +18,11 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/grpc"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/internal/test/rpctest"
 )
 
 // A store that fails is tested here.
-func TestMain(m *testing.M) {
-	parallel.AtMost(4) // they wait for limits
-	os.Exit(diagtest.Quiet(m, diag.StoreFailed).Run())
-}
+func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m, diag.StoreFailed).Run()) }
 
 const (
 	unaryCall  = "/grpc.testing.TestService/UnaryCall"
