@@ -2,11 +2,15 @@ package ratelimitotel_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -16,9 +20,8 @@ import (
 
 func TestOutcomes(t *testing.T) {
 	one, many := gcra.PerHour(1), gcra.PerHour(100)
-	k := key("k")
 	p := func(name string, limit gcra.Limit, changes ...func(*middleware.Policy)) middleware.Policy {
-		p := middleware.Policy{Name: name, Key: k, Limit: limit}
+		p := middleware.Policy{Name: name, Key: key("secret-subject"), Limit: limit}
 		for _, change := range changes {
 			change(&p)
 		}
@@ -30,78 +33,120 @@ func TestOutcomes(t *testing.T) {
 	open := func(p *middleware.Policy) { p.OnFailure = middleware.FailOpen }
 	closed := func(p *middleware.Policy) { p.OnFailure = middleware.FailClosed }
 	skip := func(p *middleware.Policy) { p.Skip = func(*http.Request) bool { return true } }
+	expensive := func(p *middleware.Policy) { p.Cost = onceThen(3) }
+	banned := func(p *middleware.Policy) {
+		p.Override = func(string) (middleware.Override, bool) { return middleware.Override{Banned: true}, true }
+	}
 
 	for _, test := range []struct {
 		name              string
 		down              bool
 		policies          []middleware.Policy
-		requests          int
 		counts, byRequest string
+		spans             []string // of each request: outcome, policy and what it has left
 	}{
 		{"only the policy that denies has the outcome denied", false,
-			[]middleware.Policy{p("hour", one), p("day", many)}, 3,
-			"day allowed 3, hour allowed 1, hour denied 2", "allowed 1, denied 2"},
+			[]middleware.Policy{p("hour", one), p("day", many)},
+			"day allowed 3, hour allowed 1, hour denied 2", "allowed 1, denied 2",
+			[]string{"allowed hour 0", "denied hour 0", "denied hour 0"}},
+		{"the closest policy, then the one with the longest wait", false,
+			[]middleware.Policy{p("hour", one), p("day", gcra.PerDay(1)), p("minute", gcra.PerMinute(1))},
+			"day allowed 1, day denied 1, hour allowed 1, hour denied 1, minute allowed 1, minute denied 1", "allowed 1, denied 1",
+			[]string{"allowed day 0", "denied day 0"}},
+		{"no wait helps", false,
+			[]middleware.Policy{p("day", gcra.PerDay(1)), p("expensive", gcra.PerHour(2), expensive)},
+			"day allowed 1, day denied 1, expensive allowed 1, expensive denied 1", "allowed 1, denied 1",
+			[]string{"allowed day 0", "denied expensive 1"}},
 		{"a shadow policy denies nothing", false,
-			[]middleware.Policy{p("tight", one, shadow), p("wide", many)}, 3,
-			"tight allowed 1, tight shadow_denied 2, wide allowed 3", "allowed 1, shadow_denied 2"},
+			[]middleware.Policy{p("tight", one, shadow), p("wide", many)},
+			"tight allowed 1, tight shadow_denied 2, wide allowed 3", "allowed 1, shadow_denied 2",
+			[]string{"allowed tight 0", "shadow_denied tight 0", "shadow_denied tight 0"}},
 		{"a delay", false,
-			[]middleware.Policy{p("slow", one, patient), p("wide", many)}, 4,
-			"slow allowed 1, slow delayed 2, slow denied 1, wide allowed 4", "allowed 1, delayed 2, denied 1"},
+			[]middleware.Policy{p("slow", one, patient), p("wide", many)},
+			"slow allowed 1, slow delayed 2, slow denied 1, wide allowed 4", "allowed 1, delayed 2, denied 1",
+			[]string{"allowed slow 0", "delayed slow 0", "delayed slow 0", "denied slow 0"}},
 		{"a shadow policy delays nothing", false,
-			[]middleware.Policy{p("slow", one, patient, shadow)}, 2,
-			"slow allowed 2", "allowed 2"},
-		{"a shadow beside a delay", false,
-			[]middleware.Policy{p("slow", one, patient), p("slower", one, patient, shadow)}, 2,
-			"slow allowed 1, slow delayed 1, slower allowed 2", "allowed 1, delayed 1"},
+			[]middleware.Policy{p("slow", one, patient), p("slower", one, patient, shadow)},
+			"slow allowed 1, slow delayed 1, slower allowed 2", "allowed 1, delayed 1",
+			[]string{"allowed slow 0", "delayed slow 0"}},
 		{"a delay counts before a shadow denial", false,
-			[]middleware.Policy{p("slow", one, patient), p("tight", one, shadow)}, 2,
-			"slow allowed 1, slow delayed 1, tight allowed 1, tight shadow_denied 1", "allowed 1, delayed 1"},
+			[]middleware.Policy{p("slow", one, patient), p("tight", one, shadow)},
+			"slow allowed 1, slow delayed 1, tight allowed 1, tight shadow_denied 1", "allowed 1, delayed 1",
+			[]string{"allowed slow 0", "delayed slow 0"}},
 		{"a denied request has no delay", false,
-			[]middleware.Policy{p("here", one, broken), p("slow", one, patient)}, 2,
-			"here degraded 1, here denied 1, slow allowed 2", "degraded 1, denied 1"},
+			[]middleware.Policy{p("here", one, broken), p("slow", one, patient)},
+			"here degraded 1, here denied 1, slow allowed 2", "degraded 1, denied 1",
+			[]string{"degraded here 0", "denied here 0"}},
 		{"down: decided here, and denials are denials", true,
-			[]middleware.Policy{p("hour", one), p("day", many)}, 3,
-			"day degraded 3, hour degraded 1, hour denied 2", "degraded 1, denied 2"},
+			[]middleware.Policy{p("open", many, open), p("hour", one), p("day", many)},
+			"day degraded 3, hour degraded 1, hour denied 2, open degraded 3", "degraded 1, denied 2",
+			[]string{"degraded hour 0", "denied hour 0", "denied hour 0"}},
 		{"down: passed uncounted", true,
-			[]middleware.Policy{p("courtesy", one, open)}, 3,
-			"courtesy degraded 3", "degraded 3"},
+			[]middleware.Policy{p("courtesy", one, open)}, "courtesy degraded 2", "degraded 2",
+			[]string{"degraded courtesy", "degraded courtesy"}},
 		{"down: 503", true,
-			[]middleware.Policy{p("login", one, closed)}, 3,
-			"login degraded 3", "degraded 3"},
+			[]middleware.Policy{p("login", one, closed)}, "login degraded 2", "degraded 2",
+			[]string{"degraded login", "degraded login"}},
 		{"down: a shadow policy is degraded too", true,
-			[]middleware.Policy{p("tight", one, shadow)}, 3,
-			"tight degraded 3", "degraded 3"},
+			[]middleware.Policy{p("tight", one, shadow)}, "tight degraded 2", "degraded 2",
+			[]string{"degraded tight 0", "degraded tight 0"}},
 		{"one key fails", false,
-			[]middleware.Policy{p("user", many, broken, open), p("wide", many)}, 3,
-			"user degraded 3, wide allowed 3", "degraded 3"},
+			[]middleware.Policy{p("user", many, broken, open), p("wide", many)}, "user degraded 1, wide allowed 1", "degraded 1",
+			[]string{"degraded user"}},
 		{"not evaluated, because the request is denied already", false,
-			[]middleware.Policy{p("user", many, broken, closed), p("wide", many)}, 3,
-			"user degraded 3", "degraded 3"},
+			[]middleware.Policy{p("user", many, broken, closed), p("wide", many)}, "user degraded 1", "degraded 1",
+			[]string{"degraded user"}},
 		{"not decided here, because the request is denied by the store", false,
-			[]middleware.Policy{p("here", many, broken), p("hour", one)}, 2,
-			"here degraded 2, hour allowed 1, hour denied 1", "degraded 1, denied 1"},
+			[]middleware.Policy{p("here", many, broken), p("hour", one)},
+			"here degraded 2, hour allowed 1, hour denied 1", "degraded 1, denied 1",
+			[]string{"degraded here 99", "denied hour 0"}},
+		{"a ban, which says nothing of the bucket", false,
+			[]middleware.Policy{p("login", one, banned)}, "login denied 1", "denied 1",
+			[]string{"denied login"}},
 		{"no policy applies", false,
-			[]middleware.Policy{p("skipped", one, skip)}, 3,
-			"", ""},
+			[]middleware.Policy{p("skipped", one, skip)}, "", "", []string{""}},
 		{"one of two applies", false,
-			[]middleware.Policy{p("skipped", one, skip), p("wide", many)}, 3,
-			"wide allowed 3", "allowed 3"},
+			[]middleware.Policy{p("skipped", one, skip), p("wide", many)}, "wide allowed 1", "allowed 1",
+			[]string{"allowed wide 99"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			ended := tracetest.NewSpanRecorder()
+			tracer := trace.NewTracerProvider(trace.WithSpanProcessor(ended)).Tracer("test")
 			s := doubles.NewStore()
 			s.SetDown(test.down)
 			l := limiter(t, s, test.policies...)
 			reader := instrument(t, l)
-			for range test.requests {
-				l.Decide(get("/"))
+
+			var spans []string
+			for range test.spans {
+				ctx, span := tracer.Start(t.Context(), "request")
+				l.Decide(get("/").WithContext(ctx))
+				span.End()
+				var words []string
+				for i, kv := range ended.Ended()[len(spans)].Attributes() {
+					words = append(words, kv.Value.String())
+					if want := []attribute.Key{"ratelimit.outcome", "ratelimit.policy", "ratelimit.remaining"}[i]; kv.Key != want {
+						t.Errorf("got attribute %s; want %s", kv.Key, want)
+					}
+				}
+				spans = append(spans, strings.Join(words, " "))
 			}
 
 			policies, requests := counts(t, reader)
-			if policies != test.counts || requests != test.byRequest {
-				t.Errorf("after %d requests: got %s; of requests %s\nwant %s; of requests %s",
-					test.requests, policies, requests, test.counts, test.byRequest)
+			if policies != test.counts || requests != test.byRequest || !slices.Equal(spans, test.spans) {
+				t.Errorf("got %s; of requests %s; spans %q\nwant %s; of requests %s; spans %q",
+					policies, requests, spans, test.counts, test.byRequest, test.spans)
 			}
 		})
+	}
+}
+
+// onceThen returns a cost of 1 for the first request, and n for those that follow.
+func onceThen(n int64) func(*http.Request) int64 {
+	cost := int64(1)
+	return func(*http.Request) int64 {
+		defer func() { cost = n }()
+		return cost
 	}
 }
 
@@ -127,6 +172,9 @@ func TestZeros(t *testing.T) {
 	}
 
 	check("a")
+	if got := read(t, reader, "ratelimit.redis.batches"); got != nil {
+		t.Errorf("got batches %v of a store that has no statistics; want none", got)
+	}
 	if err := l.Reload(middleware.Policy{Name: "b", Key: key("k"), Limit: gcra.PerHour(1)}); err != nil {
 		t.Fatal(err)
 	}
