@@ -38,7 +38,7 @@ func TestNginxDoesNotStoreADenial(t *testing.T) {
 
 	get := func(path, want string) {
 		t.Helper()
-		res, _ := fetch(t, client, "http://cache"+path)
+		res := fetch(t, client, "http://cache"+path)
 		if got := fmt.Sprint(res.StatusCode, " ", res.Header.Get("X-Cache")); got != want {
 			t.Errorf("GET %s: got %s; want %s", path, got, want)
 		}
@@ -49,6 +49,17 @@ func TestNginxDoesNotStoreADenial(t *testing.T) {
 	get("/b", "429 MISS")
 	store.Add(time.Hour)
 	get("/b", "200 MISS")
+}
+
+// fetch sends a GET, and drops the body of the response.
+func fetch(t *testing.T, client *http.Client, url string) *http.Response {
+	t.Helper()
+	res, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res
 }
 
 // A client whose uploads are denied gets 429, and all others are served. nginx sends a body that it has
@@ -76,7 +87,7 @@ func TestNginxDeniedUploads(t *testing.T) {
 				t.Fatal(err)
 			}
 			res.Body.Close()
-			if other, _ := fetch(t, client, "http://app/"); res.StatusCode != http.StatusTooManyRequests || other.StatusCode != http.StatusOK {
+			if other := fetch(t, client, "http://app/"); res.StatusCode != http.StatusTooManyRequests || other.StatusCode != http.StatusOK {
 				t.Errorf("%d bytes: got %d, and %d for others; want 429, 200", size, res.StatusCode, other.StatusCode)
 			}
 		}
