@@ -10,10 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/connect"
-	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/keyfunc"
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // Which calls of a client that writes its own requests are counted. However the
@@ -74,27 +71,6 @@ func TestCounted(t *testing.T) {
 		response.Body.Close()
 		if counted != test.want || served != test.want {
 			t.Errorf("%s: got %d calls counted, %d served; want %d", test.name, counted, served, test.want)
-		}
-	}
-}
-
-// A limiter of net/http around the server counts calls that the interceptor does not
-// see. Clients of all protocols take its denials for unavailable.
-func TestBehindNetHTTP(t *testing.T) {
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "calls", Key: key("k"), Limit: gcra.PerHour(5)})
-	for protocol, options := range protocols {
-		around := vianethttp.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: middleware.HeadersNone},
-			ratelimit.Policy{Name: "address", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(2)})
-		s := serve(t, transports()[1], around(handler(nil, connect.WithInterceptors(limit)))).with(options...)
-		response, err := s.client.Post(s.url+unaryCall, "application/json", strings.NewReader("{")) // half a message
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		for _, want := range []connect.Code{0, connect.CodeUnavailable} {
-			if a := s.call(t.Context(), unaryCall, nil); a.code != want || want == 0 && a.meta.Get("RateLimit-Limit") != "5" {
-				t.Errorf("%s: got %v, %v; want code %d", protocol, a.err, a.meta, want)
-			}
 		}
 	}
 }
