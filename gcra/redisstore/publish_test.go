@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,9 +31,16 @@ func TestPublish(t *testing.T) {
 	if err := client.Set(t.Context(), key, "limiter ab [\nserver x 1 \n"+strings.Repeat("x", 20_000), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
+	var changing atomic.Value
+	changing.Store("a")
 	one, two := storeOn(t, client, config{Prefix: prefix, Timeout: patience}), storeOn(t, client, config{Prefix: prefix, Timeout: patience})
-	one.Publish("a", text("a"))
+	one.Publish("a", func() string { return text(changing.Load().(string))() })
 	redistest.Eventually(t, patience, "a limiter", said(1, 1))
+	changing.Store("new")
+	one.Mark(time.Second) // as traffic does
+	if text := client.Get(t.Context(), key).Val(); !strings.Contains(text, "new") {
+		t.Errorf("after a change and a mark: got %q; want the new policies", text)
+	}
 	one.Publish("b", text("b"))
 	redistest.Eventually(t, patience, "two limiters of one store", said(2, 1))
 	two.Publish("b", text("b"))
