@@ -107,22 +107,29 @@ func TestReportIsChargedOnce(t *testing.T) {
 
 // A refund of a local charge takes it from what is unreported or, if that is charged already, from Redis.
 func TestUnreportedIsRefunded(t *testing.T) {
-	for name, reported := range map[string]bool{"unreported": false, "reported": true} {
+	for name, tt := range map[string]struct{ byOthers, reported, spent int64 }{
+		"unreported": {0, 0, 5}, "reported": {0, 4, 5}, "reported in part, as the bucket is full": {3, 3, 8},
+	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStore(t, anyRedis(t), config{})
+			client := anyRedis(t)
+			r := newStore(t, client, config{})
 			c := hourly("s", 10)
 			c.Cost = 4
 			gcratest.MustTake(t, r, c)
-			granted(t, r, 1, c)
-			if reported {
-				redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().ReportedUnits == 4 })
+			if tt.byOthers > 0 {
+				others := c
+				others.Cost = tt.byOthers
+				gcratest.MustTake(t, newStore(t, client, config{Prefix: r.Prefix()}), others)
 			}
+
+			granted(t, r, 1, c)
+			redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().ReportedUnits >= tt.reported })
 			c.Cost = 3
 
 			if err := r.Local(1).Refund(t.Context(), []gcra.Charge{c}); err != nil {
 				t.Fatal(err)
 			}
-			redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, r, "s", 10) == 5 })
+			redistest.Eventually(t, patience, "the units to be back", func() bool { return spent(t, r, "s", 10) == tt.spent })
 		})
 	}
 }
