@@ -41,10 +41,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const (
-	interval = 2 * time.Second // between two looks at Redis
-	timeout  = time.Second     // of a round trip
-)
+const timeout = time.Second // of a round trip
+
+// interval is the time between two looks at Redis. Tests have a shorter one.
+var interval = 2 * time.Second
 
 // Overrides are the overrides in force, safe for concurrent use.
 type Overrides struct {

@@ -1,0 +1,5 @@
+package fleet
+
+import "time"
+
+func init() { interval = 20 * time.Millisecond }
