@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // admission is what one limiter charges for one request, and what was decided about it.
@@ -112,33 +111,6 @@ func (a *admission) store(from source) gcra.Store {
 		return a.policies.limiter.local
 	}
 	return a.policies.limiter.cfg.Store
-}
-
-// chargedTwice returns the name of a policy that charges a bucket that an outer limiter
-// has charged, or "".
-func (a *admission) chargedTwice() string {
-	for outer := a.outer; outer != nil; outer = outer.outer {
-		if iface.Same(outer.policies.limiter.cfg.Store, a.policies.limiter.cfg.Store) {
-			if name := a.sharedCharge(outer); name != "" {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
-func (a *admission) sharedCharge(outer *admission) string {
-	outer.mu.Lock()
-	defer outer.mu.Unlock() // Spend adds to Taken
-	for i := range a.charges {
-		for j := range outer.charges {
-			own, other := &a.charges[i], &outer.charges[j]
-			if own.Policy == other.Policy && own.Subject == other.Subject && own.Limit.Calendar() == other.Limit.Calendar() && !own.Peek && other.Result.Taken > 0 {
-				return own.Policy
-			}
-		}
-	}
-	return ""
 }
 
 // stops reports whether a charge with this source, sourceClosed or sourceBan, denies the request

@@ -65,8 +65,23 @@ func (l *Limiter) tooExpensive(c *gcra.Charge) {
 		"policy", c.Policy, "cost", c.Cost, "limit", c.Limit.String())
 }
 
-// chargedTwice logs that a policy charges a bucket that an outer limiter has charged: the same
+// reportTwice logs that a policy charges a bucket that an outer limiter has charged: the same
 // limiter, or one with the same policy on the same store.
-func (l *Limiter) chargedTwice(policy string) {
-	l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", policy)
+func (l *Limiter) reportTwice(a *admission) {
+	for outer := a.outer; outer != nil; outer = outer.outer {
+		if !iface.Same(l.cfg.Store, outer.policies.limiter.cfg.Store) {
+			continue
+		}
+		for i := range a.charges {
+			for j := range outer.charges {
+				if c := &a.charges[i]; sameBucket(c, &outer.charges[j]) && !c.Peek && !outer.charges[j].Peek {
+					l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", c.Policy)
+				}
+			}
+		}
+	}
+}
+
+func sameBucket(a, b *gcra.Charge) bool {
+	return a.Policy == b.Policy && a.Subject == b.Subject && a.Limit.Calendar() == b.Limit.Calendar()
 }

@@ -138,9 +138,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 	}
 
 	l.evaluate(r, &s.admission, false)
-	if policy := s.chargedTwice(); policy != "" {
-		l.chargedTwice(policy)
-	}
+	l.reportTwice(&s.admission)
 
 	// Once it is charged, a client that hangs up must not undo it.
 	if len(s.charges) > 0 {
