@@ -347,10 +347,6 @@ func (p *policy) compile(report reporter) {
 	if p.OnFailure > FailClosed {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
-
-	// A policy that is reloaded is watched for mistakes anew.
-	p.firsts = new(firstRequests)
-	p.first.Store(p.firsts)
 }
 
 // checkLimits reports mistakes of Limit and what depends on it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/subject"
@@ -15,32 +16,31 @@ const firstKeys = 100
 // firstRequests counts the first requests of a policy, which together show
 // mistakes that no single request can.
 type firstRequests struct {
-	mu        sync.Mutex
-	requests  int                // all
-	anonymous int                // with an empty key that nothing explains
-	seen      [explained + 1]int // by keyNotice
-	kinds     []subject.Kinds    // of the keys, at most four
+	passed atomic.Bool // all of them
+
+	mu       sync.Mutex
+	requests int
+	seen     [explained + 1]int // by keyNotice
+	kinds    []subject.Kinds    // of the keys, at most four
 }
 
 // note counts a request, if it is one of the first, and logs what all of them show.
 func (p *policy) note(key string, why keyNotice) {
-	if key == "" && p.SkipAnonymous {
-		why = max(why, noUser) // or nobody would hear of a limiter in front of the authentication
+	if key == "" && why == noNotice {
+		why = noUser
 	}
-	f := p.first.Load()
-	if f == nil || !f.add(key, why) {
+	f := &p.firsts
+	if f.passed.Load() || !f.add(key, why) {
 		return
 	}
 
 	// Nothing changes f after its last request, so no request waits for the log.
-	p.first.Store(nil)
-	switch {
-	case f.seen[noUser] == firstKeys:
-		p.reportFirst(diag.AnonymousOnly, "none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after")
-	case f.seen[noRoute] == firstKeys:
+	f.passed.Store(true)
+	switch firstKeys {
+	case f.seen[noUser]:
+		p.reportFirst(diag.AnonymousOnly, "none of the first %d requests had a user, or a key: if users do sign in, mount the limiter after the authentication; otherwise give each client a key")
+	case f.seen[noRoute]:
 		p.reportFirst(diag.RouteUnknown, "the first %d requests all had no route, or one that ends in /* as a mount of chi does, so routes may share a bucket: use the adapter of your router (adapters/chi in chi's Use), or around a ServeMux ratelimit.Routes(mux)")
-	case f.anonymous == firstKeys:
-		p.reportFirst(diag.AnonymousOnly, "the first %d requests all had an empty key, so they share one bucket: give each client a key")
 	}
 }
 
@@ -53,9 +53,6 @@ func (f *firstRequests) add(key string, why keyNotice) (last bool) {
 	}
 
 	f.requests++
-	if key == "" && why != explained {
-		f.anonymous++
-	}
 	f.seen[why]++
 	if k := subject.KindsOf(key); len(f.kinds) < 4 && !slices.Contains(f.kinds, k) {
 		f.kinds = append(f.kinds, k)

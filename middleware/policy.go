@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -16,8 +15,7 @@ type policy struct {
 	Policy
 	limiter *Limiter
 	text    policyText
-	firsts  *firstRequests
-	first   atomic.Pointer[firstRequests] // firsts; nil when they have passed
+	firsts  firstRequests
 }
 
 // evaluate fills the charge if the policy applies to the request, and the entry if an Override bans its
