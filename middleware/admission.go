@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -166,16 +164,13 @@ func (l *Limiter) chargeFrom(ctx context.Context, a *admission, from source) (al
 	}
 
 	// Each policy has its own OnFailure, so one failure may have several consequences.
-	var consequences []string // each once
+	store := a.store(from)
 	for i := range a.entries {
-		if a.entries[i].source == from {
+		if e := &a.entries[i]; e.source == from {
 			a.fail(i)
-			if c := a.entries[i].source.consequence("Store"); !slices.Contains(consequences, c) {
-				consequences = append(consequences, c)
-			}
+			l.storeFailed(store, err, e.source.consequence("Store"))
 		}
 	}
-	l.storeFailed(a.store(from), err, strings.Join(consequences, "; "))
 	a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
 	return !a.stops(sourceClosed)
 }
