@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -72,11 +71,12 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	// From here on inner limiters and FromContext see it.
 	s.settled.Store(true)
 
-	// A request whose context ends while it waits stays charged, and gets an answer: nobody serves it.
+	// A request whose context ends while it waits stays charged, and gets an answer: most clients have gone
+	// by then, but if the server ended the context, returning in silence would mean 200.
 	switch {
 	case !allowed:
 		denied = s.decision()
-	case delay > 0 && !wait(r.Context(), delay):
+	case await.Sleep(r.Context(), delay) != nil:
 		d := s.decision()
 		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: d.Results, Err: r.Context().Err(), Took: d.Took, admission: &s.admission}
 	}
@@ -119,12 +119,6 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
 	}
 	return s.decision()
-}
-
-// wait holds a request back. It returns false if the context ends first: most clients have gone
-// by then, but if the server ended the context, returning in silence would mean 200.
-func wait(ctx context.Context, delay time.Duration) bool {
-	return await.Sleep(ctx, delay) == nil
 }
 
 // run takes a request through the limiter up to its Decision, and tells the observers, which
