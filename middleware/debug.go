@@ -37,7 +37,10 @@ func (l *Limiter) logDecision(ctx context.Context, a *admission) {
 		}
 		attrs = append(attrs, "from", l.origin(e, c))
 		// The charge does not say whether its limit is an override's, so the override is asked again.
-		if o, ok := a.policy(i).overrideOn(e, c); ok {
+		var o Override
+		var ok bool
+		_ = safely(func() error { o, ok = a.policy(i).OverrideOf(c.Subject); return nil })
+		if ok {
 			attrs = append(attrs, "override", cmp.Or(o.Name, "without a name"))
 			if !o.Until.IsZero() {
 				attrs = append(attrs, "until", o.Until)
@@ -73,18 +76,6 @@ func (l *Limiter) origin(e *entry, c *gcra.Charge) string {
 		return "denial cache"
 	}
 	return fmt.Sprintf("%T", l.cfg.Store)
-}
-
-// overrideOn returns the Override that banned the charge's subject or set its limit.
-func (p *policy) overrideOn(e *entry, c *gcra.Charge) (found Override, ok bool) {
-	_ = safely(func() error {
-		o, is := p.OverrideOf(c.Subject)
-		if is && (o.Banned || o.Limit == c.Limit) && o.Banned == (e.source == sourceBan) {
-			found, ok = o, true
-		}
-		return nil
-	})
-	return found, ok
 }
 
 // subjectText is a subject for the log: as it is if it is short and its parts have a kind, as
