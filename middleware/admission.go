@@ -149,7 +149,7 @@ func (l *Limiter) take(ctx context.Context, a *admission) {
 		return
 	}
 
-	if err := a.refund(ctx, every); err != nil {
+	if _, err := a.setCost(ctx, a.policies.names(), true, nothing); err != nil {
 		l.storeFailed(l.cfg.Store, err, "charged although they are denied")
 		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: refund: %w", err))
 	}

@@ -34,11 +34,7 @@ func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) e
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
 	}
-	var missing map[string]int64
-	err := d.change("settle", policies, func(a *admission, chosen func(*gcra.Charge) bool) (err error) {
-		missing, err = a.setCost(ctx, chosen, func(int64) int64 { return cost })
-		return err
-	})
+	missing, err := d.change(ctx, "settle", policies, false, func(int64) int64 { return cost })
 	if len(missing) > 0 {
 		err = errors.Join(err, &SettleError{missing})
 	}
@@ -70,10 +66,8 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 	if n < 0 {
 		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)
 	}
-	return d.change("spend", policies, func(a *admission, chosen func(*gcra.Charge) bool) error {
-		_, err := a.setCost(ctx, chosen, func(taken int64) int64 { return taken + n })
-		return err
-	})
+	_, err := d.change(ctx, "spend", policies, false, func(taken int64) int64 { return taken + n })
+	return err
 }
 
 // Refund gives back what the request was charged, including what Spend and Settle have
@@ -92,62 +86,48 @@ func (d *Decision) Refund(ctx context.Context, policies ...string) error {
 	if len(policies) == 0 && d != nil && d.admission != nil {
 		policies = d.admission.policies.names()
 	}
-	return d.change("refund", policies, func(a *admission, chosen func(*gcra.Charge) bool) error {
-		return a.refund(ctx, chosen)
-	})
+	_, err := d.change(ctx, "refund", policies, true, nothing)
+	return err
 }
 
-// change calls f with the request's admission, under its lock, and with a function that
-// chooses the charges of the policies with these names. It names verb in errors.
-func (d *Decision) change(verb string, names []string, f func(a *admission, chosen func(*gcra.Charge) bool) error) error {
+// nothing is what a request costs in the end if it is refunded.
+func nothing(int64) int64 { return 0 }
+
+// change is setCost for the method verb.
+func (d *Decision) change(ctx context.Context, verb string, names []string, ends bool, cost func(taken int64) int64) (missing map[string]int64, err error) {
 	if d == nil || d.admission == nil {
-		return nil
+		return nil, nil
 	}
 
 	a := d.admission
 	if len(names) == 0 {
-		return fmt.Errorf("ratelimit: %s: no policy is named; want one or more names", verb)
+		return nil, fmt.Errorf("ratelimit: %s: no policy is named; want one or more names", verb)
 	}
 	// A wrong name changes nothing, for the right ones neither.
 	for _, name := range names {
 		if _, err := a.policies.named(name); err != nil {
-			return fmt.Errorf("ratelimit: %s: %w", verb, err)
+			return nil, fmt.Errorf("ratelimit: %s: %w", verb, err)
 		}
 	}
 
 	// One change of a request at a time: each begins with what the one before has charged.
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := f(a, func(c *gcra.Charge) bool { return slices.Contains(names, c.Policy) }); err != nil {
-		return fmt.Errorf("ratelimit: %s: %w", verb, err)
+	if missing, err = a.setCost(ctx, names, ends, cost); err != nil {
+		err = fmt.Errorf("ratelimit: %s: %w", verb, err)
 	}
-	return nil
+	return missing, err
 }
 
-// refund gives back the chosen charges, as far as they were taken. They are not charged or
-// refunded again.
-func (a *admission) refund(ctx context.Context, chosen func(*gcra.Charge) bool) error {
-	_, err := a.setCost(ctx, chosen, func(int64) int64 { return 0 })
-	for i := range a.entries {
-		if chosen(&a.charges[i]) {
-			a.entries[i].status = min(a.entries[i].status, decided)
-		}
-	}
-	return err
-}
-
-// every chooses all charges of a request.
-func every(*gcra.Charge) bool { return true }
-
-// setCost brings the units that each of the chosen charges has taken to cost: it gives back
-// what is too much and charges the rest, late, also after the client has gone. Missing are the
-// units that could not be charged, by policy, without shadows.
-func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool, cost func(taken int64) int64) (missing map[string]int64, err error) {
+// setCost brings the units that the charge of each of these policies has taken to cost: it gives back
+// what is too much and charges the rest, late, also after the client has gone. If that ends them, their
+// cost stays. Missing are the units that could not be charged, by policy, without shadows.
+func (a *admission) setCost(ctx context.Context, names []string, ends bool, cost func(taken int64) int64) (missing map[string]int64, err error) {
 	ctx, missing = context.WithoutCancel(ctx), map[string]int64{}
 	for _, from := range [...]source{sourceStore, sourceLocal} {
 		var refunds, late []gcra.Charge
 		for e, own := range a.from(from) {
-			if e.status != charged || !chosen(own) {
+			if e.status != charged || !slices.Contains(names, own.Policy) {
 				continue
 			}
 
@@ -161,6 +141,9 @@ func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool,
 			if more > 0 {
 				c.Cost, c.Late = more, true
 				late = append(late, c)
+			}
+			if ends {
+				e.status = decided
 			}
 		}
 
