@@ -58,15 +58,15 @@ type routing struct {
 
 // match is how a policy applies to the requests of a route.
 type match struct {
-	always  bool               // to all
-	checks  []check            // by the route: to those that pass one of them
-	outside []*pattern.Pattern // by the path, where that is not below the route
-	gap     *gap               // nil if there is nothing to log
+	always bool    // to all
+	checks []check // or else to those that pass one of them
+	gap    *gap    // nil if there is nothing to log
 }
 
 // check compares the request itself with a pattern of the policy.
 type check struct {
 	*pattern.Pattern
+	outside bool // only where the path is not below the route
 	anyPath bool // only the host is compared
 	greedy  bool // another router may follow, in which a last parameter matches several segments
 }
@@ -127,7 +127,7 @@ func (t *Table) reportGaps(m *Matching) {
 // match compares the policy's patterns with the route.
 func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 	m.always = len(p.patterns) == 0
-	narrower, everyMethod := "", false
+	narrower, everyMethod, byRoute := "", false, m.always
 	for i, own := range p.patterns {
 		on := own.On(route)
 
@@ -142,8 +142,6 @@ func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 			continue
 		}
 
-		// Behind StripPrefix or a mount the path that is left decides, whatever the route says.
-		m.outside = append(m.outside, own)
 		switch on {
 		case pattern.Always:
 			m.always = m.always || own.SameHost(route)
@@ -153,10 +151,14 @@ func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 		case pattern.Apart:
 			narrower = p.routes[i]
 		}
+		byRoute = byRoute || on == pattern.Always || on == pattern.ByPath
+
+		// Behind StripPrefix or a mount the path that is left decides, whatever the route says. Any router may follow.
+		m.checks = append(m.checks, check{Pattern: own, outside: true, greedy: true})
 	}
 
 	switch {
-	case narrower != "" && !m.always && len(m.checks) == 0:
+	case narrower != "" && !byRoute:
 		m.gap = &gap{narrower, apart}
 	case everyMethod:
 		m.gap = nil
@@ -166,26 +168,14 @@ func (p *policy) match(route *pattern.Pattern, method string) (m match) {
 
 // Applies reports whether the policy with this index applies to the request.
 func (m *Matching) Applies(i int) bool {
-	if m.routing == nil {
+	if m.routing == nil || m.matches[i].always {
 		return true
 	}
-	this := &m.matches[i]
-	return this.always || this.byRoute(m.r) || len(this.outside) > 0 && !m.below() && this.byPath(m.r)
-}
-
-func (m *match) byRoute(r *http.Request) bool {
-	for _, c := range m.checks {
-		if c.MatchHost(r.Host) && (c.anyPath || c.MatchURL(r.URL, c.greedy)) {
-			return true
+	for _, c := range m.matches[i].checks {
+		if c.outside && m.below() {
+			continue
 		}
-	}
-	return false
-}
-
-// byPath compares the path. Any router may follow, so a last parameter matches several segments.
-func (m *match) byPath(r *http.Request) bool {
-	for _, own := range m.outside {
-		if own.MatchHost(r.Host) && own.MatchURL(r.URL, true) {
+		if c.MatchHost(m.r.Host) && (c.anyPath || c.MatchURL(m.r.URL, c.greedy)) {
 			return true
 		}
 	}
