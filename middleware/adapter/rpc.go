@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -32,19 +31,11 @@ func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.L
 		}
 	}
 
-	if len(errs) == 0 {
-		return middleware.New(cfg, policies...)
+	l, err := middleware.New(cfg, policies...)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return nil, err
 	}
-
-	// One more policy, which is empty, so that New returns the other mistakes and no limiter: operators would see it.
-	_, err := middleware.New(cfg, append(slices.Clone(policies), middleware.Policy{})...)
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		var field *middleware.FieldError
-		if !errors.As(err, &field) || field.Index < len(policies) {
-			errs = append(errs, err)
-		}
-	}
-	return nil, errors.Join(errs...)
+	return l, nil
 }
 
 // Violation is a policy that denied a call, and why.
