@@ -17,7 +17,7 @@ import (
 //  1. The first n scripts are in use, the others keep their memory for later. byShare maps what the
 //     keys of a script share to its index.
 //  2. size, charges and bytes are sums over all requests in the scripts; takes is true if one of them takes.
-//  3. All requests have been sent before, or none: those that have are closer to their deadlines than others, and the
+//  3. All requests have been sent equally often: those that were sent before are closer to their deadlines than others, and the
 //     earliest deadline ends the call for all.
 //  4. A batch that is late is not used again: expire reads it, and so may the client, which still waits.
 type batch struct {
@@ -39,12 +39,12 @@ type batch struct {
 	several  bool // byNode: the requests, of one subject each, are for several
 
 	// The result.
-	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
-	undecided []*Request // have not run, and are sent in another way
-	notRun    error      // why a script has not run
-	over      bool       // the call has ended in time, and the probe has its answers
-	took      int64      // ticks
-	err       error
+	noAnswer error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
+	again    []*Request // are sent again at once
+	refusal  error      // why a script has not run: the server does not take its keys together
+	over     bool       // the call has ended in time, and the probe has its answers
+	took     int64      // ticks
+	err      error
 
 	// What a call that is late needs.
 	batcher *batcher
@@ -79,13 +79,13 @@ func (b *batch) reset() {
 	}
 	// A batch in the pool keeps no request alive.
 	clear(b.byShare)
-	clear(b.undecided)
-	*b = batch{scripts: b.scripts, byShare: b.byShare, undecided: b.undecided[:0], timer: b.timer, expired: b.expired}
+	clear(b.again)
+	*b = batch{scripts: b.scripts, byShare: b.byShare, again: b.again[:0], timer: b.timer, expired: b.expired}
 }
 
 // add adds a request, or reports false if it must wait for the next batch.
 func (b *batch) add(q *Request, w way) bool {
-	if b.n > 0 && (b.way != w || b.scripts[0].requests[0].sentBefore() != q.sentBefore()) {
+	if b.n > 0 && (b.way != w || b.scripts[0].requests[0].sent != q.sent) {
 		return false
 	}
 
@@ -165,12 +165,12 @@ func (b *batch) send(ctx context.Context) {
 // that are sent again count as without error.
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
-		now, scriptErr, notRun := b.scripts[i].deliver(b.way, b.noAnswer)
+		now, scriptErr, refusal := b.scripts[i].deliver(b.way, b.noAnswer)
 		if now != 0 {
 			b.batcher.sender.Clock.Learn(now, b.sent)
 		}
-		if notRun != nil {
-			b.notRun = notRun
+		if refusal != nil {
+			b.refusal = refusal
 		}
 		if err == nil || rediskit.Down(scriptErr) {
 			err = scriptErr

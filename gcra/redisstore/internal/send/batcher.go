@@ -3,7 +3,6 @@ package send
 import (
 	"cmp"
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -39,7 +38,7 @@ type batcher struct {
 	hang     atomic.Int64 // calls whose time is up, and for which the client waits
 
 	mu       sync.Mutex
-	waiting  []*Request // in the order of their deadlines, behind those that were sent before
+	waiting  []*Request // each precedes the next
 	inFlight int
 	pace     pace
 
@@ -61,14 +60,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 		return
 	}
 
-	i := 0
-	if !q.sentBefore() {
-		// From the end: nearly always the new request has the latest deadline.
-		for i = len(b.waiting); i > 0 && b.waiting[i-1].deadline > q.deadline && !b.waiting[i-1].sentBefore(); i-- {
-		}
-	}
-	b.waiting = slices.Insert(b.waiting, i, q)
-
+	b.insert(q)
 	idle := b.inFlight == 0
 	send := b.takePlace(q.deadline - tat.Ticks(b.sender.Timeout)) // about now, and no clock is read
 	b.mu.Unlock()
@@ -81,6 +73,15 @@ func (b *batcher) submit(q *Request, inline bool) {
 	}
 }
 
+// insert puts a request in line. The caller holds b.mu.
+func (b *batcher) insert(q *Request) {
+	i := len(b.waiting)
+	for i > 0 && q.precedes(b.waiting[i-1]) { // nearly always the new one is the last
+		i--
+	}
+	b.waiting = slices.Insert(b.waiting, i, q)
+}
+
 // takePlace takes a place for a sender if a batch may leave for those that wait. The caller holds b.mu.
 func (b *batcher) takePlace(now int64) bool {
 	if len(b.waiting) == 0 {
@@ -88,7 +89,7 @@ func (b *batcher) takePlace(now int64) bool {
 	}
 	// A request that was sent before may have an earlier deadline than the batches in flight, so it waits for none.
 	first := b.waiting[0]
-	if !first.sentBefore() && (!b.pace.may(now, b.inFlight) || b.inFlight >= minWindow && !b.spare(first.node)) {
+	if first.sent == 0 && (!b.pace.may(now, b.inFlight) || b.inFlight >= minWindow && !b.spare(first.node)) {
 		return false
 	}
 
@@ -242,6 +243,7 @@ func (b *batcher) begin(batch *batch) (ok bool) {
 	batch.done, batch.err = b.breaker.allow()
 	for q := range batch.requests() {
 		if batch.err == nil {
+			q.sent++
 			b.sender.Before(q)
 		} else {
 			q.fail(batch.err)
@@ -266,7 +268,14 @@ func (b *batcher) end(batch *batch, err error) {
 
 	for q := range batch.requests() {
 		b.sender.Learn(q, batch.sent, now)
-		b.answer(batch, q)
+		switch pause, again := q.again(now); {
+		case !again:
+			q.finish()
+		case pause == 0:
+			batch.again = append(batch.again, q)
+		default:
+			time.AfterFunc(pause, func() { b.submit(q, false) })
+		}
 	}
 	b.learn(batch, err, now) // what has not run waits again, for the sender's next batch or the one who gets its place
 
@@ -281,66 +290,26 @@ func (b *batcher) note(r Result) {
 	b.sender.After(r)
 }
 
-// answer finishes a request, or sends it again.
-func (b *batcher) answer(batch *batch, q *Request) {
-	switch q.outcome {
-	case answered, failed:
-		q.finish()
-	case otherWay:
-		batch.undecided = append(batch.undecided, q)
-	case slotMoves:
-		if !b.sendLater(q) {
-			q.finish()
-		}
-	case askAgain:
-		// A clock that jumps between any two calls would have it asked forever.
-		if q.asked {
-			q.fail(errClock)
-			return
-		}
-		q.asked = true
-		b.submit(q, false)
-	}
-}
-
-// sendLater sends a request again after a growing pause: its slot moves, and its keys are on two nodes for a moment. It
-// reports false unless, after the pause, as much time again is left for the call.
-func (b *batcher) sendLater(q *Request) bool {
-	pause := rediskit.MovingPause << q.moved
-	if b.sender.Clock.Now()+tat.Ticks(2*pause) >= q.deadline {
-		return false
-	}
-	// The error was set for the case that no time is left.
-	q.moved++
-	q.Err = nil
-	time.AfterFunc(pause, func() { b.submit(q, false) })
-	return true
-}
-
-// errClock is the error of a quota that asked twice for its period.
-var errClock = errors.New("the server's clock has moved by more than a period between two calls")
-
 // learn records what a batch has shown of the server. Requests that have not run go before those that wait.
 func (b *batcher) learn(batch *batch, err error, now int64) {
 	cluster, probed := b.sender.cluster != nil, batch.over && batch.probe != nil
-	if !cluster && !probed && len(batch.undecided) == 0 {
+	if !cluster && !probed && len(batch.again) == 0 {
 		return
-	}
-	for _, q := range batch.undecided {
-		q.Err, q.byClient = nil, true
 	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
+	for _, q := range batch.again {
+		b.insert(q)
+	}
 
 	switch {
 	case cluster:
-		b.crossing.Learn(cmp.Or(err, batch.notRun), batch.way == byNode && batch.several, now)
-	case len(batch.undecided) > 0:
+		b.crossing.Learn(cmp.Or(err, batch.refusal), batch.way == byNode && batch.several, now)
+	case batch.refusal != nil:
 		// CROSSSLOT is an answer of the server itself, so one is enough.
 		b.single.Settle(redisstats.BySubject, now)
-	default:
+	case probed:
 		b.single.Learn(batch.probe, now)
 	}
 }

@@ -3,6 +3,7 @@ package send
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,26 +23,23 @@ type Request struct {
 	deadline int64         // by the sender's clock: the request is answered by then, if only with an error
 	at       int64         // the server's time, which says in which periods quotas are
 
-	// What came of the calls so far. The last is the answer.
+	sent int // how often it was sent
+
+	// What came of it the last time.
 	outcome  outcome
 	Admitted bool
 	Err      error
-	asked    bool // again, after askAgain
-	byClient bool // after otherWay: on a cluster the client finds the server
-	moved    int  // how often it was slotMoves
 
 	done chan struct{} // gets one value when the request has its answer
 }
 
-// An outcome is what came of a request in a call. [script.deliver] sets it, and batcher.answer acts on it.
+// An outcome is what came of a request that was sent.
 type outcome uint8
 
 const (
-	failed    outcome = iota // Err says why; the request may have been charged
-	answered                 // Admitted and the charges have the answer
-	askAgain                 // a quota: the server's time is in none of the periods that were sent
-	otherWay                 // nothing of it has run: it is sent in another way
-	slotMoves                // nothing of it has run, as its keys are on two nodes for a moment
+	failed   outcome = iota // Err says why; the request may have been charged
+	answered                // Admitted and the charges have the answer
+	notRun                  // nothing of it has run, and Err says why; it is sent again while it has time
 )
 
 var requests = sync.Pool{New: func() any { return &Request{done: make(chan struct{}, 1)} }}
@@ -67,8 +65,19 @@ func (q *Request) fail(err error) {
 	q.finish()
 }
 
-// sentBefore reports whether the request has been sent and has come back without an answer.
-func (q *Request) sentBefore() bool { return q.byClient || q.moved > 0 || q.asked }
+// precedes reports whether the request goes before another one that waits: it was sent before, or has less time.
+func (q *Request) precedes(other *Request) bool {
+	return q.sent > other.sent || q.sent == other.sent && q.deadline < other.deadline
+}
+
+// again reports whether the request is sent again, and after which pause: at first none, then a growing one, as the keys of a
+// slot that moves are on two nodes for a moment. After a pause, as much time again must be left.
+func (q *Request) again(now int64) (pause time.Duration, ok bool) {
+	if q.sent > 1 {
+		pause = rediskit.MovingPause << (q.sent - 2)
+	}
+	return pause, q.outcome == notRun && (pause == 0 || now+tat.Ticks(2*pause) < q.deadline)
+}
 
 // maxCharges is the most charges of an admission: an op names its params and its periods by a byte.
 const maxCharges = 256
@@ -86,63 +95,52 @@ func (q *Request) periods(c *buckets.Charge) tat.Period {
 	return tat.Period{Before: p.Begin, Begin: p.End, End: p.End, Next: p.End}
 }
 
-// deliver sets what came of the request from the reply to a script of a form, a number for each charge. now is the server's
-// time if the script has quotas.
-func (q *Request) deliver(form *Script, reply []int64, now int64) {
-	q.outcome, q.Admitted = answered, reply[0] >= 0
+var (
+	errClock     = errors.New("the server's clock has moved by more than a period between two calls")
+	errElsewhere = errors.New("another node has a key")
+)
+
+// deliver sets what came of the request from its numbers in the reply of take.lua. Each says several things, as a list of two
+// for each charge would cost a single check as much as its SET. now is the server's time if the script has quotas. slots says
+// that its keys are in several slots.
+func (q *Request) deliver(reply []int64, now int64, slots bool) {
+	const (
+		elsewhere = -1 << 53 // only of several slots
+		unfit     = -1 << 52 // the server's time is in none of the periods that were sent
+		begun     = 1 << 50  // added, only of a quota: the clock has gone back since the period began
+	)
+
+	q.outcome, q.Admitted, q.Err = answered, reply[0] >= 0, nil
 	for i := range q.Charges {
-		c := &q.Charges[i]
+		c, ahead := &q.Charges[i], reply[i]
 		if c.Periods != nil {
 			q.at = now
 		}
 
-		number := decode(reply[i], form == severalSlots, c.Periods != nil)
-		switch number.outcome {
-		case otherWay:
-			q.outcome = otherWay
-		case askAgain:
-			q.outcome = askAgain
+		switch {
+		case ahead == elsewhere && slots:
+			q.outcome, q.Err = notRun, &failure{errElsewhere}
+			continue
+		case ahead == unfit:
+			q.outcome, q.Err = notRun, &failure{errClock}
+			// A clock that jumps again and again would have it asked until its time is up.
+			if q.sent > 2 {
+				q.outcome = failed
+			}
 			if c.Refunds != 0 {
 				c.Inc, c.Refunds = 0, 0 // the period it refunds is over: ask again, only for the state
 			}
-		default:
-			c.Ahead = number.ahead
-			if c.Periods != nil {
-				c.SetPeriod(now, number.begun)
-			}
+			continue
+		case ahead < 0: // denied
+			ahead = -ahead - 1
 		}
-	}
-}
 
-// A number is one of take.lua's reply.
-type number struct {
-	outcome outcome // answered, askAgain or otherWay
-	ahead   int64   // how far the TAT was ahead of now when the charge's turn came
-	begun   bool    // of a quota: the clock has gone back since the period began
-}
-
-// decode is the counterpart of what take.lua says of its reply: several things in one number, as a list of two for each
-// charge would cost a single check as much as its SET.
-func decode(n int64, slots, quota bool) number {
-	const (
-		elsewhere = -1 << 53 // only of several slots
-		unfit     = -1 << 52
-		begun     = 1 << 50 // added, only of a quota
-	)
-
-	if n == elsewhere && slots {
-		return number{outcome: otherWay}
-	} else if n == unfit {
-		return number{outcome: askAgain}
+		if c.Periods != nil {
+			c.SetPeriod(now, ahead >= begun)
+			ahead %= begun
+		}
+		c.Ahead = ahead
 	}
-
-	if n < 0 {
-		n = -n - 1 // denied
-	}
-	if quota {
-		return number{answered, n % begun, n >= begun}
-	}
-	return number{answered, n, false}
 }
 
 // failure is an error of a call to Redis.

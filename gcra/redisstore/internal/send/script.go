@@ -164,15 +164,15 @@ func (s *script) writeOps() (short bool) {
 }
 
 // deliver sets what came of each request, and returns the time by the server's clock if there are quotas. noAnswer is not
-// nil if no answer was received. The error is nil if the requests are to be sent again; notRun then says why.
-func (s *script) deliver(w way, noAnswer error) (now int64, err, notRun error) {
+// nil if no answer was received. The error is nil if the requests are to be sent again; refusal then says why.
+func (s *script) deliver(w way, noAnswer error) (now int64, err, refusal error) {
 	reply, err := s.reply(noAnswer)
 	if err == nil {
 		if len(s.periods) > 0 {
 			now = reply[len(reply)-1]
 		}
 		for _, q := range s.requests {
-			q.deliver(s.form, reply, now)
+			q.deliver(reply, now, s.form == severalSlots)
 			reply = reply[len(q.Charges):]
 		}
 		return now, nil, nil
@@ -182,14 +182,14 @@ func (s *script) deliver(w way, noAnswer error) (now int64, err, notRun error) {
 	failure := &failure{err}
 	// Redis answers so before it runs anything, and the keys will be together again.
 	if redis.HasErrorPrefix(err, "TRYAGAIN") {
-		outcome, err = slotMoves, nil
+		outcome, err = notRun, nil
 	} else if w.notRun(s, err) {
-		outcome, err, notRun = otherWay, nil, err
+		outcome, err, refusal = notRun, nil, err
 	}
 	for _, q := range s.requests {
 		q.outcome, q.Err = outcome, failure
 	}
-	return 0, err, notRun
+	return 0, err, refusal
 }
 
 // reply returns the numbers of the reply, or why there are none.

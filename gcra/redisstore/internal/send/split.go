@@ -19,7 +19,7 @@ func (s *Sender) split(whole *Request) {
 		s.batcher(p).submit(p, false)
 	}
 
-	whole.Admitted = true
+	whole.Admitted, whole.Err = true, nil // it may have an error of when it was sent whole
 	for i, p := range parts {
 		<-p.done
 		whole.Err = errors.Join(whole.Err, p.Err)
@@ -49,8 +49,7 @@ func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 			j = len(parts)
 			byTag[tag] = j
 			parts, indexes = append(parts, NewRequest(nil, q.Refund)), append(indexes, nil)
-			// A part of a request that was sent before is not new either: rule 3 of batch.
-			parts[j].deadline, parts[j].at, parts[j].byClient = q.deadline, q.at, q.sentBefore()
+			parts[j].deadline, parts[j].at, parts[j].sent = q.deadline, q.at, q.sent
 		}
 
 		parts[j].Charges, parts[j].Keys = append(parts[j].Charges, q.Charges[i]), append(parts[j].Keys, key)

@@ -35,7 +35,7 @@ var (
 func (b *batcher) way(q *Request, now int64) way {
 	if b.sender.cluster != nil {
 		// What a node has sent back goes by the client, which follows MOVED and ASK.
-		if q.node != nil && !q.byClient && b.crossing.Kind(now) == redisstats.ByNode {
+		if q.node != nil && q.sent == 0 && b.crossing.Kind(now) == redisstats.ByNode {
 			return byNode
 		}
 		return bySubject
