@@ -5,8 +5,8 @@
 // which is not tested: its answers to what is sent anyway show what it runs.
 package kind
 
-// Package redisstats names the kinds. A new one also needs a way (send/way.go), what the keys of one
-// call share (send/target.go), and a text in middleware/inspect/page.html.
+// Package redisstats names the kinds. A new one also needs what the keys of one script share (send/request.go), and a text in
+// middleware/inspect/page.html.
 
 import (
 	"strings"

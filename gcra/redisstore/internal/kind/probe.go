@@ -79,13 +79,6 @@ func (p *Probe) Queue(ctx context.Context, pipe redis.Pipeliner) {
 	p.first = read(p.keys[0])
 }
 
-// Run sends the probe in a pipeline of its own.
-func (p *Probe) Run(ctx context.Context, client interface{ Pipeline() redis.Pipeliner }) {
-	pipe := client.Pipeline()
-	p.Queue(ctx, pipe)
-	rediskit.Exec(ctx, pipe)
-}
-
 // verdicts say what kind of server the answers show. The first row that fits holds; without one they show nothing, as when
 // keys are missing. An empty column fits all. The script for all keys is answered by CROSSSLOT, by which the server says itself
 // that it divides keys, or refused by another error. Keys are together if all have the value of that script, apart if some

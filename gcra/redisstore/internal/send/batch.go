@@ -2,63 +2,60 @@ package send
 
 import (
 	"context"
-	"iter"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/kind"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A batch is the requests that are sent to one server together, in the same way.
+// A batch is the requests that go to one server together, and the scripts for them.
 //
-//  1. The first n scripts are in use, the others keep their memory for later. byShare maps what the
-//     keys of a script share to its index.
-//  2. size, charges and bytes are sums over all requests in the scripts; takes is true if one of them takes.
-//  3. All requests have been sent equally often: those that were sent before are closer to their deadlines than others, and the
+//  1. All of its requests have been sent equally often: those that were sent before are closer to their deadlines, and the
 //     earliest deadline ends the call for all.
-//  4. A batch that is late is not used again: expire reads it, and so may the client, which still waits.
+//  2. kind says how it is sent: one script for all, or one for each subject. The arguments are written before it leaves; from
+//     then on nothing is read of a request until it is answered.
+//  3. A batch that is late is not used again: expire reads it, and so may the client, which still waits.
 type batch struct {
-	scripts []script
-	n       int
-	byShare map[string]int
-	way     way
-	client  redis.UniversalClient // of the server, or the one that finds it
-	node    *redis.Client         // of the server, if it is one of several
-	probe   *kind.Probe           // is sent too
-	done    func(error)           // for the breaker to count the result
-
-	sent     int64 // the time before the call
-	deadline int64 // the first of the requests
-	size     int   // requests
+	requests []*Request
+	kind     redisstats.Kind
+	probe    *kind.Probe // is sent too
+	done     func(error) // for the breaker to count the result
+	sent     int64       // the time before the call
+	deadline int64       // the first of the requests
 	charges  int
 	bytes    int  // of keys
 	takes    bool // a charge takes: it is no peek and no refund
-	several  bool // byNode: the requests, of one subject each, are for several
+
+	scripts []script
+	byShare map[string]int // what the keys of a script share: its index
+	keys    map[string]int // key: its index in its script
 
 	// The result.
-	noAnswer error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
-	again    []*Request // are sent again at once
-	refusal  error      // why a script has not run: the server does not take its keys together
-	over     bool       // the call has ended in time, and the probe has its answers
-	took     int64      // ticks
-	err      error
+	refusal    error      // why a script has not run: the server does not take its keys together
+	serverTime int64      // if there are quotas
+	took       int64      // ticks
+	err        error      // of the scripts that failed, if possible one that means an outage
+	again      []*Request // are sent again at once
 
 	// What a call that is late needs.
+	node    *redis.Client // of the server, if it is one of several
+	over    bool          // the call has ended in time, and the probe has its answers
 	batcher *batcher
 	timer   *time.Timer   // calls expire
 	expired chan struct{} // closed then
 	late    bool          // expire has answered the requests, and given away the place of the sender
 }
 
-// The bounds of a batch, so that it never holds Redis up for long. A request with more
-// bytes is sent alone; its charges are at most maxCharges.
-const (
-	mostCharges = 512
-	mostBytes   = 64 << 10
-)
+// maxBytes bounds the keys of a batch, so that it never holds Redis up for long. A request with more is sent alone.
+const maxBytes = 64 << 10
 
 var batches sync.Pool
 
@@ -66,7 +63,7 @@ func getBatch() *batch {
 	if b, ok := batches.Get().(*batch); ok {
 		return b
 	}
-	b := &batch{byShare: make(map[string]int), expired: make(chan struct{})}
+	b := &batch{byShare: make(map[string]int), keys: make(map[string]int), expired: make(chan struct{})}
 	// One timer for all calls of the batch. It runs from batcher.call on.
 	b.timer = time.AfterFunc(time.Hour, b.expire)
 	b.timer.Stop()
@@ -74,109 +71,142 @@ func getBatch() *batch {
 }
 
 func (b *batch) reset() {
-	for i := range b.scripts[:b.n] {
-		b.scripts[i].reset()
-	}
-	// A batch in the pool keeps no request alive.
 	clear(b.byShare)
-	clear(b.again)
-	*b = batch{scripts: b.scripts, byShare: b.byShare, again: b.again[:0], timer: b.timer, expired: b.expired}
+	clear(b.keys)
+	*b = batch{
+		requests: b.requests[:0], scripts: b.scripts[:0], byShare: b.byShare, keys: b.keys, again: b.again[:0],
+		timer: b.timer, expired: b.expired,
+	}
 }
 
 // add adds a request, or reports false if it must wait for the next batch.
-func (b *batch) add(q *Request, w way) bool {
-	if b.n > 0 && (b.way != w || b.scripts[0].requests[0].sent != q.sent) {
-		return false
-	}
-
+func (b *batch) add(q *Request) bool {
 	bytes := 0
 	for _, key := range q.Keys {
 		bytes += len(key)
 	}
 	// The first always fits, or it would wait forever.
-	if b.n > 0 && (b.charges+len(q.Charges) > mostCharges || b.bytes+bytes > mostBytes) {
-		return false
-	}
-
-	share := w.shares(q.Keys[0])
-	i, known := b.byShare[share]
-	if !known {
-		i = b.n
-		// Beyond n there may be one of an earlier batch, with its memory.
-		if i == len(b.scripts) {
-			b.scripts = append(b.scripts, newScript())
-		}
-		b.byShare[share] = i
-		b.n++
-	}
-	s := &b.scripts[i]
-	// Only a script that has requests may be full, so a new one is never left empty.
-	if !s.add(q) {
-		return false
-	}
-
-	b.way, b.node = w, q.node
-	if w == byNode {
-		b.several = b.several || Tag(q.Keys[0]) != Tag(s.requests[0].Keys[0])
-	}
-	for i := range q.Charges {
-		b.takes = b.takes || q.Charges[i].Takes()
-	}
-
-	if b.size == 0 || q.deadline < b.deadline {
+	if len(b.requests) == 0 {
 		b.deadline = q.deadline
+	} else if q.sent != b.requests[0].sent || b.charges+len(q.Charges) > maxCharges || b.bytes+bytes > maxBytes {
+		return false
 	}
-	b.size++
+
+	b.requests = append(b.requests, q)
+	b.deadline = min(b.deadline, q.deadline)
 	b.charges += len(q.Charges)
 	b.bytes += bytes
 	return true
 }
 
-func (b *batch) requests() iter.Seq[*Request] {
-	return func(yield func(*Request) bool) {
-		for i := range b.scripts[:b.n] {
-			for _, q := range b.scripts[i].requests {
-				if !yield(q) {
-					return
-				}
-			}
-		}
-	}
+// oneSubject reports whether all requests are for one subject, if each is.
+func (b *batch) oneSubject() bool {
+	first := Tag(b.requests[0].Keys[0])
+	return !slices.ContainsFunc(b.requests, func(q *Request) bool { return Tag(q.Keys[0]) != first })
 }
 
-// write makes the commands, before the batch can expire: the callers of its requests may leave then, and nothing of these
-// is read any more.
+// write makes the scripts.
 func (b *batch) write() {
-	form := ordinary
-	if b.several {
-		form = severalSlots
+	for _, q := range b.requests {
+		key := share(b.kind, q.Keys[0])
+		i, known := b.byShare[key]
+		if !known {
+			i = len(b.scripts)
+			b.byShare[key] = i
+			// Beyond its end there may be one of an earlier batch, with its memory.
+			b.scripts = slices.Grow(b.scripts, 1)[:i+1]
+			b.scripts[i].reset()
+		}
+		b.scripts[i].add(q, b.keys)
+		for i := range q.Charges {
+			b.takes = b.takes || q.Charges[i].Takes()
+		}
 	}
-	for i := range b.scripts[:b.n] {
-		b.scripts[i].write(form)
+
+	for i := range b.scripts {
+		b.scripts[i].write(b.form())
 	}
 }
 
-// send makes the call.
-func (b *batch) send(ctx context.Context) {
-	b.noAnswer = rediskit.Call(func() error { return b.way.send(ctx, b) })
+// form is the form of the scripts.
+func (b *batch) form() *Script {
+	if b.kind == redisstats.ByNode {
+		return severalSlots
+	}
+	return ordinary
 }
 
-// deliver sets what came of the requests. It returns an error of the scripts, if possible one that means an outage. Scripts
-// that are sent again count as without error.
-func (b *batch) deliver() (err error) {
-	for i := range b.scripts[:b.n] {
-		now, scriptErr, refusal := b.scripts[i].deliver(b.way, b.noAnswer)
-		if now != 0 {
-			b.batcher.sender.Clock.Learn(now, b.sent)
+// send sends the scripts and waits for the answers. An error means that there are none.
+func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
+	// Each bucket would exist on several servers, and requests with other policies would not see what was charged.
+	if b.kind == redisstats.Unusable {
+		ordinary.run(ctx, client, nil, b.probe)
+		return rediskit.ErrKeysApart
+	}
+	b.form().run(ctx, client, b.scripts, b.probe)
+	return nil
+}
+
+// deliver sets what came of the requests. noAnswer is not nil if there are no answers.
+func (b *batch) deliver(noAnswer error) {
+	for i := range b.scripts {
+		s := &b.scripts[i]
+		reply, err := s.reply(noAnswer)
+		if err == nil {
+			if len(s.periods) > 0 {
+				b.serverTime = reply[len(reply)-1]
+			}
+			for _, q := range s.requests {
+				q.deliver(reply, b.serverTime, b.kind == redisstats.ByNode)
+				reply = reply[len(q.Charges):]
+			}
+			continue
 		}
-		if refusal != nil {
-			b.refusal = refusal
+
+		outcome := failed
+		switch {
+		case redis.HasErrorPrefix(err, "TRYAGAIN"):
+			outcome = notRun // Redis answers so before it runs anything, and the keys will be together again
+		case refused(b.kind, err):
+			outcome, b.refusal = notRun, err
+		case b.err == nil || rediskit.Down(err):
+			b.err = err
 		}
-		if err == nil || rediskit.Down(scriptErr) {
-			err = scriptErr
+		for _, q := range s.requests {
+			q.outcome, q.Err = outcome, &failure{err}
 		}
 	}
+}
 
-	b.over = true
-	return err
+// reply returns the numbers of the reply, or why there are none.
+func (s *script) reply(noAnswer error) (reply []int64, err error) {
+	n := len(s.ops) / 5
+	if len(s.periods) > 0 {
+		n++
+	}
+	if err = noAnswer; err == nil {
+		reply, err = rediskit.Reply(s.cmd, n)
+	}
+	// Any error of a time-out wraps [context.DeadlineExceeded], as Config.Timeout says.
+	if rediskit.IsTimeout(err) && !errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", err, context.DeadlineExceeded)
+	}
+	return reply, err
+}
+
+// refused reports whether an error of a script for several subjects says that nothing has run, as the server does not take
+// their keys together.
+func refused(k redisstats.Kind, err error) bool {
+	switch k {
+	case redisstats.OneKeyspace: // the server has become a cluster
+		return redis.HasErrorPrefix(err, "CROSSSLOT")
+
+	case redisstats.ByNode:
+		// These errors prove that nothing was written: Redis refuses the script, or the script itself fails and does not say that
+		// it has written. Any other error, such as a proxy's that has lost the node, may follow a charge.
+		text := err.Error()
+		refuses := !rediskit.Unknown(err) || strings.Contains(text, "user_script:") || strings.Contains(text, "in script shebang")
+		return rediskit.IsReply(err) && refuses && !strings.Contains(text, "some keys are written")
+	}
+	return false
 }

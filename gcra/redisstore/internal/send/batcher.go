@@ -164,36 +164,41 @@ func (b *batcher) fill(batch *batch) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	mine := batch.size == 0 || b.leave(batch)
+	mine := len(batch.requests) == 0 || b.leave(batch)
 	batch.reset()
 
 	n := 0
 	if mine && len(b.waiting) > 0 {
 		now := b.sender.Clock.Now()
+		// Chosen now, not in submit: the server may have shown its kind since.
+		batch.kind, batch.node = b.kind(now), b.waiting[0].node
+		// The client finds the node that can answer a request that another has not.
+		if batch.kind == redisstats.ByNode && (b.waiting[0].sent > 0 || batch.node == nil) {
+			batch.kind = redisstats.BySubject
+		}
 		for _, q := range b.waiting {
-			// Chosen now, not in submit: the server may have shown its kind since.
-			w := b.way(q, now)
 			if now >= q.deadline {
 				q.fail(rediskit.NoAnswer(b.sender.Timeout))
-			} else if w == bySubject && q.several() {
+			} else if q.several(batch.kind) {
 				// Its parts may come back to this batcher, whose lock is held.
 				go b.sender.split(q)
-			} else if !batch.add(q, w) {
+			} else if !batch.add(q) {
 				break
 			}
 			n++
 		}
 
-		if batch.n > 0 {
-			batch.batcher, batch.client, batch.probe, batch.sent = b, b.sender.clientOf(batch.node), b.newProbe(now), now
-			if batch.several {
-				batch.client = batch.node // keys that are not declared tell the client no slot
+		if len(batch.requests) > 0 {
+			batch.batcher, batch.probe, batch.sent = b, b.newProbe(now), now
+			// One script for each subject is as good for one, and the client finds the node if it has changed.
+			if batch.kind == redisstats.ByNode && batch.oneSubject() {
+				batch.kind = redisstats.BySubject
 			}
 		}
 	}
 
 	b.waiting = slices.Delete(b.waiting, 0, n)
-	if batch.n > 0 {
+	if len(batch.requests) > 0 {
 		return true
 	}
 	if mine {
@@ -215,11 +220,17 @@ func (b *batcher) call(batch *batch) {
 	if b.sender.inline {
 		ctx.done = batch.expired
 	}
+	client := b.sender.clientOf(batch.node)
+	if batch.kind == redisstats.ByNode {
+		client = batch.node // keys that are not declared tell the client no slot
+	}
 	batch.write()
 	batch.timer.Reset(tat.Duration(batch.deadline - batch.sent))
-	batch.send(ctx)
+	noAnswer := rediskit.Call(func() error { return batch.send(ctx, client) })
 	if batch.late = !batch.timer.Stop(); !batch.late {
-		b.end(batch, batch.deliver())
+		batch.over = true
+		batch.deliver(noAnswer)
+		b.end(batch)
 		return
 	}
 	b.hang.Add(-1)
@@ -228,11 +239,11 @@ func (b *batcher) call(batch *batch) {
 // expire answers the requests of a batch that is late, and ends its sender, although the client may still wait.
 func (b *batch) expire() {
 	close(b.expired)
-	err := rediskit.NoAnswer(b.batcher.sender.Timeout)
-	for q := range b.requests() {
-		q.outcome, q.Err = failed, &failure{err}
+	b.err = rediskit.NoAnswer(b.batcher.sender.Timeout)
+	for _, q := range b.requests {
+		q.outcome, q.Err = failed, &failure{b.err}
 	}
-	b.batcher.end(b, err)
+	b.batcher.end(b)
 	// The client may hang for long, so the place is used without it.
 	b.batcher.hang.Add(1)
 	b.batcher.giveUp(b)
@@ -241,7 +252,7 @@ func (b *batch) expire() {
 // begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
 func (b *batcher) begin(batch *batch) (ok bool) {
 	batch.done, batch.err = b.breaker.allow()
-	for q := range batch.requests() {
+	for _, q := range batch.requests {
 		if batch.err == nil {
 			q.sent++
 			b.sender.Before(q)
@@ -253,11 +264,14 @@ func (b *batcher) begin(batch *batch) (ok bool) {
 }
 
 // end answers the requests of a batch, each of which has its answer or its error.
-func (b *batcher) end(batch *batch, err error) {
-	now := b.sender.Clock.Now()
-	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
+func (b *batcher) end(batch *batch) {
+	now, err := b.sender.Clock.Now(), batch.err
+	result := Result{Server: b.Server, Requests: len(batch.requests), Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
-	batch.took, batch.err = result.Took, err
+	batch.took = result.Took
+	if batch.serverTime != 0 {
+		b.sender.Clock.Learn(batch.serverTime, batch.sent)
+	}
 
 	// A caller that is answered may call again at once, and is to find what was learned.
 	b.breaker.count(batch.done, err, batch.sent, now)
@@ -266,7 +280,7 @@ func (b *batcher) end(batch *batch, err error) {
 		b.note(result)
 	}
 
-	for q := range batch.requests() {
+	for _, q := range batch.requests {
 		b.sender.Learn(q, batch.sent, now)
 		switch pause, again := q.again(now); {
 		case !again:
@@ -305,7 +319,7 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 
 	switch {
 	case cluster:
-		b.crossing.Learn(cmp.Or(err, batch.refusal), batch.way == byNode && batch.several, now)
+		b.crossing.Learn(cmp.Or(err, batch.refusal), batch.kind == redisstats.ByNode, now)
 	case batch.refusal != nil:
 		// CROSSSLOT is an answer of the server itself, so one is enough.
 		b.single.Settle(redisstats.BySubject, now)
@@ -323,17 +337,22 @@ func (b *batcher) newProbe(now int64) *kind.Probe {
 	return kind.NewProbe(b.sender.Prefix)
 }
 
-// Kind is what the server has shown.
-func (b *batcher) Kind() redisstats.Kind {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// kind is what the server has shown. The caller holds b.mu.
+func (b *batcher) kind(now int64) redisstats.Kind {
 	switch {
 	case b.sender.cluster == nil:
 		return b.single.Kind()
 	case b.Server == "":
 		return redisstats.BySubject
 	}
-	return b.crossing.Kind(b.sender.Clock.Now())
+	return b.crossing.Kind(now)
+}
+
+// Kind is what the server has shown.
+func (b *batcher) Kind() redisstats.Kind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.kind(b.sender.Clock.Now())
 }
 
 // leave gives up the place of a batch that is over, and learns from it. It reports whether it has taken a place for the

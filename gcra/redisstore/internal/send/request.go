@@ -2,6 +2,8 @@ package send
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -79,7 +82,24 @@ func (q *Request) again(now int64) (pause time.Duration, ok bool) {
 	return pause, q.outcome == notRun && (pause == 0 || now+tat.Ticks(2*pause) < q.deadline)
 }
 
-// maxCharges is the most charges of an admission: an op names its params and its periods by a byte.
+// several reports whether a server of a kind wants a script for each of several subjects.
+func (q *Request) several(k redisstats.Kind) bool {
+	return slices.ContainsFunc(q.Keys[1:], func(key string) bool { return share(k, key) != share(k, q.Keys[0]) })
+}
+
+// share is what the keys of one script have in common on a server of a kind.
+func share(k redisstats.Kind, key string) string {
+	switch k {
+	case redisstats.OneKeyspace, redisstats.ByNode, redisstats.Unusable: // the last gets none
+		return ""
+	}
+	return Tag(key)
+}
+
+// Tag is a key up to the end of its hash tag: prefix and subject, which decide the slot on a cluster.
+func Tag(key string) string { return key[:strings.IndexByte(key, '}')] }
+
+// maxCharges is the most charges of an admission, and of a batch: an op names its params and its periods by a byte.
 const maxCharges = 256
 
 // periods are those that are sent with a charge: around now or, of a refund that names one, this one alone.

@@ -98,7 +98,7 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 		q.at = s.Clock.Calendar(now)
 	}
 
-	if s.only != nil || !q.several() {
+	if s.only != nil || !q.several(redisstats.BySubject) {
 		s.batcher(q).submit(q, s.inline && ctx.Done() == nil)
 	} else {
 		// It waits for all parts, and the caller may leave before that.
@@ -245,7 +245,7 @@ func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) e
 	// Two that agree would do. A failover or an eviction may spoil the others.
 	for range 4 {
 		probe := kind.NewProbe(s.Prefix)
-		probe.Run(ctx, server)
+		ordinary.run(ctx, server, nil, probe)
 
 		b.mu.Lock()
 		settled := b.single.Learn(probe, s.Clock.Now())

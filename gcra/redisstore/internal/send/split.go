@@ -2,8 +2,6 @@ package send
 
 import (
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
@@ -92,11 +90,3 @@ func (s *Sender) refundParts(parts []*Request, deadline int64) {
 		}
 	}
 }
-
-// several reports whether the request is for several subjects.
-func (q *Request) several() bool {
-	return slices.ContainsFunc(q.Keys[1:], func(key string) bool { return Tag(key) != Tag(q.Keys[0]) })
-}
-
-// Tag is a key up to the end of its hash tag: prefix and subject, which decide the slot on a cluster.
-func Tag(key string) string { return key[:strings.IndexByte(key, '}')] }

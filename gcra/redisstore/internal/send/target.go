@@ -18,12 +18,6 @@ type Target struct {
 	client redis.UniversalClient
 }
 
-// A Script is the text of a script, and the name that a server gives it.
-type Script struct{ text, sha string }
-
-// NewScript returns a script of this text.
-func NewScript(text string) *Script { return &Script{text, redis.NewScript(text).Hash()} }
-
 // A Call is one run of a script.
 type Call struct {
 	Args    []any // the number of keys, the keys, and the arguments
@@ -50,35 +44,32 @@ func (t Target) Share(key string) string {
 
 // Run makes calls of a script together. It stops waiting after the Timeout, whatever the client's own settings; a late reply
 // is learned all the same. The error is one of a call.
-func (t Target) Run(script *Script, calls []Call) (err error) {
+func (t Target) Run(form *Script, calls []Call) (err error) {
 	if t.Kind() == redisstats.Unusable {
 		return rediskit.ErrKeysApart
+	}
+
+	scripts := make([]script, len(calls))
+	for i, call := range calls {
+		scripts[i].args = slices.Concat([]any{"evalsha", form.sha}, call.Args)
 	}
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), t.sender.Timeout, rediskit.NoAnswer(t.sender.Timeout))
 	defer cancel()
 	err = await.Call(ctx, func() error {
-		return rediskit.Call(func() error { return t.run(ctx, script, calls) })
+		return rediskit.Call(func() (err error) {
+			form.run(ctx, t.client, scripts, nil)
+			for i, call := range calls {
+				reply, callErr := rediskit.Reply(scripts[i].cmd, call.Replies)
+				if callErr != nil {
+					err = callErr // the other calls have run all the same, so their replies are learned
+					continue
+				}
+				call.Learn(reply)
+			}
+			return err
+		})
 	})
 	t.sender.learnTopology(err)
-	return err
-}
-
-func (t Target) run(ctx context.Context, script *Script, calls []Call) (err error) {
-	pipe, cmds := t.client.Pipeline(), make([]*redis.Cmd, len(calls))
-	for i, call := range calls {
-		cmds[i] = rediskit.Queue(ctx, pipe, slices.Concat([]any{"evalsha", script.sha}, call.Args))
-	}
-	rediskit.Exec(ctx, pipe)
-
-	for i, call := range calls {
-		reply, callErr := rediskit.Reply(rediskit.SendAgain(ctx, t.client, cmds[i], script.text), call.Replies)
-		if callErr != nil {
-			// The other calls have run all the same, so their replies are learned.
-			err = callErr
-			continue
-		}
-		call.Learn(reply)
-	}
 	return err
 }
