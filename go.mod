@@ -11,7 +11,6 @@ require (
 	github.com/labstack/echo/v4 v4.16.4
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/sony/gobreaker/v2 v2.4.0
 	go.uber.org/goleak v1.3.0
 	pgregory.net/rapid v1.3.0
 )

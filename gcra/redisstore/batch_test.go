@@ -59,8 +59,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		}
 	})
 
-	if most.Load() < 50 || most.Load() > 512 || longest.Load() > 64<<10 {
-		t.Errorf("got batches of up to %d keys and up to %d bytes of keys; want 50 to 512 keys and at most 65536 bytes", most.Load(), longest.Load())
+	if most.Load() < 50 || most.Load() > 256 || longest.Load() > 64<<10 {
+		t.Errorf("got batches of up to %d keys and up to %d bytes of keys; want 50 to 256 keys and at most 65536 bytes", most.Load(), longest.Load())
 	}
 }
 

@@ -27,11 +27,11 @@ type batch struct {
 	requests []*Request
 	kind     redisstats.Kind
 	probe    *kind.Probe // is sent too
-	done     func(error) // for the breaker to count the result
 	sent     int64       // the time before the call
 	deadline int64       // the first of the requests
 	charges  int
 	bytes    int  // of keys
+	probing  bool // for the breaker: it is the probe
 	takes    bool // a charge takes: it is no peek and no refund
 
 	scripts []script

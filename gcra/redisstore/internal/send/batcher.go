@@ -30,9 +30,8 @@ import (
 //     read any more. One that is asked again, or sent in another way, stays with the batcher.
 //  4. For each call that is made, each of its requests goes to Config.Before once and to Config.Learn once.
 type batcher struct {
-	Server  string
-	sender  *Sender
-	breaker *breaker
+	Server string
+	sender *Sender
 
 	deadline atomic.Int64 // of the last request: Stats leaves out batchers that were not used since
 	hang     atomic.Int64 // calls whose time is up, and for which the client waits
@@ -41,6 +40,7 @@ type batcher struct {
 	waiting  []*Request // each precedes the next
 	inFlight int
 	pace     pace
+	breaker  breaker
 
 	// What the server has shown of itself: a single one or a shard, or a node of a cluster.
 	single   kind.State
@@ -53,8 +53,9 @@ type batcher struct {
 func (b *batcher) submit(q *Request, inline bool) {
 	b.deadline.Store(q.deadline)
 
+	now := q.deadline - tat.Ticks(b.sender.Timeout) // about now, and no clock is read
 	b.mu.Lock()
-	if b.breaker.denies(b.inFlight) {
+	if b.breaker.denies(now) {
 		b.mu.Unlock()
 		q.fail(ErrUnavailable)
 		return
@@ -62,7 +63,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 
 	b.insert(q)
 	idle := b.inFlight == 0
-	send := b.takePlace(q.deadline - tat.Ticks(b.sender.Timeout)) // about now, and no clock is read
+	send := b.takePlace(now)
 	b.mu.Unlock()
 
 	switch {
@@ -251,7 +252,13 @@ func (b *batch) expire() {
 
 // begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
 func (b *batcher) begin(batch *batch) (ok bool) {
-	batch.done, batch.err = b.breaker.allow()
+	b.mu.Lock()
+	if b.breaker.denies(batch.sent) {
+		batch.err = ErrUnavailable
+	} else {
+		batch.probing = b.breaker.begin()
+	}
+	b.mu.Unlock()
 	for _, q := range batch.requests {
 		if batch.err == nil {
 			q.sent++
@@ -274,10 +281,13 @@ func (b *batcher) end(batch *batch) {
 	}
 
 	// A caller that is answered may call again at once, and is to find what was learned.
-	b.breaker.count(batch.done, err, batch.sent, now)
+	b.mu.Lock()
+	b.breaker.count(batch.probing, err, batch.sent, now)
+	result.Open = b.breaker.state(now) != redisstats.BreakerClosed
+	b.mu.Unlock()
 	b.sender.learnTopology(err)
 	if err != nil {
-		b.note(result)
+		b.sender.After(result)
 	}
 
 	for _, q := range batch.requests {
@@ -294,14 +304,8 @@ func (b *batcher) end(batch *batch) {
 	b.learn(batch, err, now) // what has not run waits again, for the sender's next batch or the one who gets its place
 
 	if err == nil {
-		b.note(result)
+		b.sender.After(result)
 	}
-}
-
-// note does the bookkeeping of a batch.
-func (b *batcher) note(r Result) {
-	r.Open = b.breaker.notClosed.Load()
-	b.sender.After(r)
 }
 
 // learn records what a batch has shown of the server. Requests that have not run go before those that wait.
@@ -349,10 +353,16 @@ func (b *batcher) kind(now int64) redisstats.Kind {
 }
 
 // Kind is what the server has shown.
-func (b *batcher) Kind() redisstats.Kind {
+func (b *batcher) Kind() redisstats.Kind { return b.state().Kind }
+
+// Open reports whether the breaker is not closed.
+func (b *batcher) Open() bool { return b.state().Breaker != redisstats.BreakerClosed }
+
+func (b *batcher) state() redisstats.ServerState {
+	now := b.sender.Clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.kind(b.sender.Clock.Now())
+	return redisstats.ServerState{Server: b.Server, Breaker: b.breaker.state(now), Kind: b.kind(now)}
 }
 
 // leave gives up the place of a batch that is over, and learns from it. It reports whether it has taken a place for the

@@ -211,11 +211,6 @@ func (s *Sender) Servers(since int64) (list []redisstats.ServerState) {
 	return list
 }
 
-func (b *batcher) state() redisstats.ServerState {
-	breaker := redisstats.BreakerState(b.breaker.circuit.State().String()) // gobreaker has the same names
-	return redisstats.ServerState{Server: b.Server, Breaker: breaker, Kind: b.Kind()}
-}
-
 // Check runs take.lua on a key of a server, and tests the server until its kind is known.
 func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key string) error {
 	inc := tat.Ticks(time.Millisecond)

@@ -31,9 +31,6 @@ func (s *Sender) Target(key string) Target {
 	return Target{b, s.clientOf(node)}
 }
 
-// Open reports whether the breaker is not closed.
-func (t Target) Open() bool { return t.breaker.notClosed.Load() }
-
 // Share is what the keys of one call have in common.
 func (t Target) Share(key string) string {
 	if t.Kind() == redisstats.OneKeyspace {
