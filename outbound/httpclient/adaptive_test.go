@@ -188,6 +188,32 @@ func TestAdaptiveSleep(t *testing.T) {
 	})
 }
 
+// GitHub's core and search have limits of their own under one Key: one that is used up holds back no other route.
+func TestAdaptiveKeepsLimitsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &httpclient.Adaptive{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/search/issues" {
+				return answer(403, http.NoBody, "X-RateLimit-Resource: search", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 50"), nil
+			}
+			return answer(200, http.NoBody, "X-RateLimit-Resource: core", "X-RateLimit-Remaining: 4999", "X-RateLimit-Reset: 3600"), nil
+		})}
+
+		for i, step := range []struct {
+			path        string
+			least, most time.Duration
+		}{
+			{"/repos/o/r", 0, 0}, {"/search/issues", 0, 0},
+			{"/repos/o/r", 0, time.Second}, {"/search/issues", 50 * time.Second, 55 * time.Second},
+		} {
+			begin := time.Now()
+			if _, err := a.RoundTrip(request(t, "GET", "https://api.github.example"+step.path, nil)); err != nil {
+				t.Fatal(err)
+			}
+			between(t, fmt.Sprint("request ", i+1, " to ", step.path), time.Since(begin), step.least, step.most)
+		}
+	})
+}
+
 // If Key fails, the request is not sent.
 func TestAdaptiveKey(t *testing.T) {
 	noTenant := errors.New("no tenant")

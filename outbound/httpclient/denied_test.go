@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +84,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// Denied has the last word: it gives a 429 a wait, calls one final, and leaves others as they are.
+// Denied has the last word: it gives a 429 a wait, calls one final, and leaves others as they are. If it says no
+// time, the fields do, as of a 429.
 func TestDeniedJudges(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first       []func() *http.Response
@@ -99,6 +99,8 @@ func TestDeniedJudges(t *testing.T) {
 		"final":                  {[]func() *http.Response{says(429, "Retry-After: 60", "Says: final")}, 429, 0, 0, 1},
 		"final by another":       {[]func() *http.Response{says(402, "Says: final")}, 402, 0, 0, 1},
 		"final by a field":       {[]func() *http.Response{says(429, "Retry-After: 60", "X-Should-Retry: false")}, 429, 0, 0, 1},
+		"without a wait":         {[]func() *http.Response{says(400, "Says: 0s", "Retry-After: 3")}, 200, 3 * time.Second, 3300 * time.Millisecond, 2},
+		"without any time":       {[]func() *http.Response{says(400, "Says: 0s")}, 200, 250 * time.Millisecond, 500 * time.Millisecond, 2},
 		"a 429 that denies none": {[]func() *http.Response{says(429, "Retry-After: 60", "Says: no")}, 429, 0, 0, 1},
 	} {
 		denied := func(resp *http.Response, told httpclient.Denial) httpclient.Denial {
@@ -134,33 +136,6 @@ func TestDeniedJudges(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A Denied that says no time leaves that to the fields, as of a 429.
-func TestDeniedWithoutATime(t *testing.T) {
-	const s = time.Second
-	for _, tt := range []struct {
-		fields      []string
-		least, most time.Duration
-	}{
-		{[]string{"Retry-After: 3"}, 3 * s, 3300 * time.Millisecond},
-		{[]string{"RateLimit-Remaining: 0", "RateLimit-Reset: 3"}, 3 * s, 3300 * time.Millisecond},
-		{[]string{"RateLimit-Remaining: 9", "RateLimit-Reset: 3"}, s / 4, s / 2},
-		{[]string{"RateLimit-Policy: 10;w=60"}, s / 4, s / 2},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			p := &partner{answers: []func() *http.Response{says(http.StatusBadRequest, tt.fields...), ok}}
-			begin := time.Now()
-			c := transport(t, httpclient.Config{Base: p, Denied: func(resp *http.Response, told httpclient.Denial) httpclient.Denial {
-				told.Denied = resp.StatusCode == http.StatusBadRequest
-				return told
-			}})
-			if resp, err := c.RoundTrip(request(t, "GET", url, nil)); err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatalf("%q: got %v, %v; want 200", tt.fields, resp, err)
-			}
-			between(t, strings.Join(tt.fields, ", "), time.Since(begin), tt.least, tt.most)
-		})
 	}
 }
 

@@ -59,6 +59,9 @@ func TestBareDenials(t *testing.T) {
 		"Transport on Adaptive": func(base http.RoundTripper) http.RoundTripper {
 			return transport(t, httpclient.Config{Base: &httpclient.Adaptive{Base: base}, MaxTries: 20})
 		},
+		"Adaptive on Transport": func(base http.RoundTripper) http.RoundTripper {
+			return &httpclient.Adaptive{Base: transport(t, httpclient.Config{Base: base, MaxTries: 20})}
+		},
 	} {
 		for _, nodelay := range []bool{false, true} {
 			for _, callers := range []int{2, 5, 10} {

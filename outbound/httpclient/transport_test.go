@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,23 +74,6 @@ func TestCancel(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request whose context has ended is not sent and takes no turn.
-func TestCanceledBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &partner{answers: []func() *http.Response{ok}}
-		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerMinute(1)}}})
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := tr.RoundTrip(requestIn(ctx, t, "GET", url, nil)); !errors.Is(err, context.Canceled) || p.tries() != 0 {
-			t.Errorf("got %v and %d tries; want context.Canceled and none", err, p.tries())
-		}
-		begin := time.Now()
-		if _, err := tr.RoundTrip(request(t, "GET", url, nil)); err != nil || time.Since(begin) != 0 {
-			t.Errorf("the next request: got %v after %v; want no wait", err, time.Since(begin))
-		}
-	})
 }
 
 // RoundTrip returns an error of Base as it is.
@@ -294,50 +274,6 @@ func TestTriesTakeTurns(t *testing.T) {
 		}
 		for i := range p.at[1:] {
 			between(t, fmt.Sprintf("interval before try %d", i+2), p.at[i+1].Sub(p.at[i]), 10*time.Second-tick, 10*time.Second+tick)
-		}
-	})
-}
-
-// Many goroutines on one Transport keep to the limit in every window.
-func TestConcurrent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &partner{answers: []func() *http.Response{ok}}
-		var mu sync.Mutex
-		events := 0
-		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), MaxWait: time.Hour,
-			Observe: func(*http.Request, httpclient.Event) { mu.Lock(); events++; mu.Unlock() },
-			Policies: []httpclient.Policy{
-				{Name: "5s", Key: httpclient.ByHost, Limit: gcra.Limit{Count: 25, Per: 5 * time.Second, Burst: 1}},
-				{Name: "minute", Key: httpclient.ByHost, Limit: gcra.PerMinute(300)},
-			}})
-
-		const callers, calls = 50, 10
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				for j := range calls {
-					resp, err := tr.RoundTrip(request(t, "PUT", url, strings.NewReader(fmt.Sprint(i, " ", j))))
-					if err != nil || resp.StatusCode != 200 {
-						t.Errorf("got %v, %v; want 200", resp, err)
-					}
-				}
-			})
-		}
-
-		wg.Wait()
-		if len(p.at) != callers*calls || events != callers*calls {
-			t.Fatalf("got %d tries and %d events; want %d", len(p.at), events, callers*calls)
-		}
-		for i := 25; i < len(p.at); i++ {
-			if d := p.at[i].Sub(p.at[i-25]); d < 5*time.Second-tick {
-				t.Errorf("requests %d to %d go within %v; want 5s", i-25, i, d)
-			}
-		}
-
-		slices.Sort(p.bodies)
-		if n := len(slices.Compact(p.bodies)); n != callers*calls {
-			t.Errorf("got %d different bodies; want %d", n, callers*calls)
 		}
 	})
 }

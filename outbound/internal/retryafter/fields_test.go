@@ -65,6 +65,7 @@ func TestFields(t *testing.T) {
 		{"draft 11, units of the quotas", 200, head(`RateLimit-Policy: "req";q=10;w=5;qu="requests", "conc";q=4;qu="concurrent-requests"`, `RateLimit: "conc";r=1, "req";r=9;t=1`),
 			Answer{Policy: `"req"`, Remaining: 9, Capacity: 10, Rate: 2, Window: 5 * s, Reset: s}},
 		{"draft 11, bytes", 200, head(`RateLimit-Policy: "bytes";q=65535;qu="content-bytes";w=10`, `RateLimit: "bytes";r=0;t=5`), none},
+		{"draft 11, requests at the same time", 200, head(`RateLimit-Policy: "conc";q=4;qu="concurrent-requests"`, `RateLimit: "conc";r=1`), none},
 		{"a denial by bytes", 429, head(`RateLimit-Policy: "bytes";q=65535;qu="content-bytes";w=10`, `RateLimit: "bytes";r=0;t=5`), denied(5 * s)},
 		{"a denial by requests at the same time", 429, head(`RateLimit-Policy: "conc";q=4;qu="concurrent-requests"`, `RateLimit: "conc";r=1`), denied(0)},
 		{"draft 11 before draft 6", 200, head(`RateLimit: "a";r=9`, "RateLimit-Remaining: 5"), Answer{Policy: `"a"`, Remaining: 9}},
