@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // policy is a compiled Policy.
@@ -19,7 +20,7 @@ type policy struct {
 }
 
 // evaluate fills the charge if the policy applies to the request, and the entry if an Override bans its
-// key. After an error the charge is for FailLocal: anonymous without a key, of the whole burst without a
+// key or the key refuses the request. After an error the charge is for FailLocal: anonymous without a key, of the whole burst without a
 // cost, with a zero limit if none is known.
 func (p *policy) evaluate(r *http.Request, e *entry, c *gcra.Charge, peeks bool) (applies bool, _ *policyError) {
 	*c = p.Charge("", p.Limit)
@@ -41,7 +42,11 @@ func (p *policy) ask(r *http.Request, e *entry, c *gcra.Charge, peeks bool, func
 
 	*function = "Key"
 	subject, err := p.Key(r)
-	if err != nil {
+	switch {
+	case errors.Is(err, iface.ErrRefused):
+		ban(e, c, time.Time{})
+		return true, nil
+	case err != nil:
 		return false, err
 	}
 	c.Subject = subject

@@ -2,6 +2,7 @@
 package iface
 
 import (
+	"errors"
 	"reflect"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -23,6 +24,9 @@ type LoggedError interface {
 	error
 	Logged() bool
 }
+
+// ErrRefused is an error of a Key that denies the request as a ban does: a body of a sign-in that names no account.
+var ErrRefused = errors.New("the request is refused")
 
 // IsNil reports whether v is nil or holds a nil pointer.
 func IsNil(v any) bool {

@@ -9,21 +9,9 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/denial"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
-
-// malformed is the subject of requests without exactly one account. It is banned, so the limiter
-// denies them by the policies of the account, and deny charges the policies of the client.
-const malformed = "malformed"
-
-func banMalformed(next func(policy, subject string) (middleware.Override, bool)) func(policy, subject string) (middleware.Override, bool) {
-	return func(policy, subject string) (middleware.Override, bool) {
-		if subject == malformed || next == nil {
-			return middleware.Override{Name: malformed, Banned: true}, subject == malformed
-		}
-		return next(policy, subject)
-	}
-}
 
 // attempt is the body of a request whose account is known: the limiter's functions get one request
 // one after the other, and the first of them reads it. The application reads the whole body here.
@@ -62,11 +50,11 @@ func (g *Guard) attempt(r *http.Request) *attempt {
 	return a
 }
 
-// key is the key of the account.
+// key is the key of the account. It refuses what is malformed: deny charges the policies of the client.
 func (g *Guard) key(r *http.Request) (string, error) {
 	a := g.attempt(r)
 	if a.malformed() {
-		return malformed, nil
+		return "", iface.ErrRefused
 	}
 	return "account:" + a.account, a.err
 }

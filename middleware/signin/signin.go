@@ -84,7 +84,7 @@ func New(cfg middleware.Config, account, client keyfunc.Func) (*Guard, error) {
 	if g.refuse == nil {
 		g.refuse = refuse
 	}
-	cfg.Headers, cfg.Deny, cfg.Override = middleware.HeadersNone, g.deny, banMalformed(cfg.Override)
+	cfg.Headers, cfg.Deny = middleware.HeadersNone, g.deny
 
 	var err error
 	g.limiter, err = middleware.New(cfg, g.policies(client)...)
@@ -92,14 +92,7 @@ func New(cfg middleware.Config, account, client keyfunc.Func) (*Guard, error) {
 }
 
 func (g *Guard) policies(client keyfunc.Func) []middleware.Policy {
-	joined := keyfunc.Join(g.key, client)
-	pair := func(r *http.Request) (string, error) {
-		if g.attempt(r).malformed() {
-			return malformed, nil
-		}
-		return joined(r)
-	}
-
+	pair := keyfunc.Join(g.key, client)
 	return []middleware.Policy{
 		// MaxDebt is the longest wait: 59 minutes, and one for the next attempt.
 		{Name: login, Key: pair, Skip: g.skip, Limit: gcra.PerMinute(1).WithBurst(5), MaxDebt: 59},
