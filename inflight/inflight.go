@@ -45,6 +45,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/redisclient"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
@@ -189,18 +190,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, most int) (*Slot, error)
 		if !errors.Is(err, errUndecided) {
 			return newSlot(h), err
 		}
-		if ended := sleep(ctx, awayFor); ended != nil {
+		if ended := await.Sleep(ctx, awayFor); ended != nil {
 			return nil, fmt.Errorf("%w: %w", ended, err)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 
@@ -221,7 +213,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 		for i := range l.shards {
 			l.sweepShard(&l.shards[i])
 		}
-		if ended := sleep(ctx, time.Millisecond); ended != nil && l.keys.Load() > 0 {
+		if ended := await.Sleep(ctx, time.Millisecond); ended != nil && l.keys.Load() > 0 {
 			err = fmt.Errorf("inflight: not all slots were given back: %w", ended)
 		}
 	}

@@ -241,6 +241,9 @@ func (k *key) decide(asked []*want, granted string, now time.Time) {
 // not contain it.
 func (k *key) failed(asked []*want, now time.Time, err error) {
 	if len(asked) == 0 && k.confirmed == k.held {
+		if now.Sub(k.wrote) > k.lasts/2 {
+			k.shard.limiter.reportFailure(err)
+		}
 		return // it was to renew the lease: the next sweep does
 	}
 	k.confirmed = unknown

@@ -3,6 +3,7 @@ package inflight
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -163,22 +164,25 @@ func TestCrashAndClose(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		age         time.Duration
+		young       int           // of three slots, which are taken after that
 		clock       time.Duration // step of Redis' clock at the crash
 		close       bool
 		least, most time.Duration
 	}{
-		{"crash", 0, 0, false, 6 * time.Second, 11 * time.Second},
-		{"crash of old slots", 2 * time.Minute, 0, false, 40 * time.Second, 61 * time.Second},
-		{"close", 0, 0, true, 0, 300 * time.Millisecond},
-		{"clock goes back by an hour", 0, -time.Hour, false, 6 * time.Second, 11 * time.Second},
-		{"clock goes back by 5 s", 0, -5 * time.Second, false, 6 * time.Second, 11 * time.Second},
-		{"clock goes ahead", 0, time.Hour, false, 0, 300 * time.Millisecond},
+		{"crash", 0, 0, 0, false, 6 * time.Second, 11 * time.Second},
+		{"crash of old slots", 2 * time.Minute, 0, 0, false, 40 * time.Second, 61 * time.Second},
+		{"crash of a new slot beside old ones", 2 * time.Minute, 1, 0, false, 6 * time.Second, 11 * time.Second},
+		{"close", 0, 0, 0, true, 0, 300 * time.Millisecond},
+		{"clock goes back by an hour", 0, 0, -time.Hour, false, 6 * time.Second, 11 * time.Second},
+		{"clock goes back by 5 s", 0, 0, -5 * time.Second, false, 6 * time.Second, 11 * time.Second},
+		{"clock goes ahead", 0, 0, time.Hour, false, 0, 300 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 2, 1, time.Millisecond, 0)
-				holders(t, w.servers[0], 3, 3)
+				holders(t, w.servers[0], 3-tt.young, 3)
 				time.Sleep(tt.age)
+				holders(t, w.servers[0], tt.young, 3)
 				if tt.close {
 					if err := w.servers[0].Close(t.Context()); err != nil {
 						t.Error(err)
@@ -232,6 +236,37 @@ func TestLateRenewal(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if total, sum := w.redis.total(key1); total != 0 || sum != 0 {
 			t.Errorf("total %d, sum %d; want 0", total, sum)
+		}
+	})
+}
+
+// A key that Redis refuses costs its own calls, once in a second: the leases of others hold.
+func TestRefusedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, 1, time.Millisecond, 0)
+		keys := []string{key1}
+		for i := range 200 { // several in the shard of the first
+			keys = append(keys, fmt.Sprint("user:", i+2))
+		}
+		for _, key := range keys {
+			if _, err := w.servers[0].acquire(t.Context(), key, 1, 1, patient, w.servers[0].countsOf("")); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		w.links[0].refuse(key1)
+		before := w.redis.runs.Load()
+		time.Sleep(30 * time.Second)
+		if runs := w.redis.runs.Load() - before; runs > 15*int64(len(keys)) {
+			t.Errorf("%d calls in 30 s; want at most one in 3 s for each of %d keys", runs, len(keys))
+		}
+		if n := w.links[0].refusals(); n > 31 {
+			t.Errorf("the key was refused %d times in 30 s; want once in a second", n)
+		}
+		for _, key := range keys[1:] {
+			if _, err := w.servers[1].acquire(t.Context(), key, 1, 1, patient, w.servers[1].countsOf("")); !errors.Is(err, ErrFull) {
+				t.Fatalf("%s: got %v; want %v", key, err, ErrFull)
+			}
 		}
 	})
 }

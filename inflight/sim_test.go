@@ -178,6 +178,9 @@ type link struct {
 	near  time.Duration // the longest way
 	loss  float64
 	cut   bool
+
+	refused string // a key whose calls Redis refuses
+	times   int    // that it has been refused
 }
 
 var errLost = errors.New("connection lost")
@@ -208,6 +211,28 @@ func (l *link) setCut(cut bool) {
 	l.cut = cut
 }
 
+func (l *link) refuse(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = key
+}
+
+func (l *link) refusals() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.times
+}
+
+// refuses counts a call that Redis refuses.
+func (l *link) refuses(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.name == l.refused {
+		l.times++
+	}
+	return c.name == l.refused
+}
+
 func (l *link) write(ctx context.Context, id string, calls []*call) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -221,6 +246,10 @@ func (l *link) write(ctx context.Context, id string, calls []*call) {
 				return
 			}
 			time.Sleep(to)
+			if l.refuses(c) {
+				c.answer("", errors.New("WRONGTYPE"))
+				return
+			}
 			granted := l.redis.run(c.name, id, &sent)
 			if repeated {
 				go func() {

@@ -1,10 +1,12 @@
 package inflight
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -17,9 +19,9 @@ const (
 	batchPause = 12 * time.Millisecond
 )
 
-// lease is how long the key's next call asks for.
+// lease is how long the key's next call asks for. Slots that it wants are new.
 func (k *key) lease(now time.Time) time.Duration {
-	if newest := k.holds.Back(); newest != nil && k.name != serversKey && now.Sub(newest.Value.(*hold).since) > longLease {
+	if newest := k.holds.Back(); newest != nil && len(k.asked) == 0 && k.name != serversKey && now.Sub(newest.Value.(*hold).since) > longLease {
 		return longLease
 	}
 	return shortLease
@@ -32,7 +34,7 @@ func (l *Limiter) sweep() {
 		if l.store != nil && mark == nil { // at first Redis may be away
 			mark, _ = l.acquire(l.life, serversKey, 1, math.MaxInt32, patient, new(counts))
 		}
-		if sleep(l.life, sweepEvery) != nil {
+		if await.Sleep(l.life, sweepEvery) != nil {
 			return
 		}
 		for i := range l.shards {
@@ -41,27 +43,35 @@ func (l *Limiter) sweep() {
 	}
 }
 
-// sweepShard ends the slots that are held too long, and sends the calls that are due. They are spread, unless leases may
-// end meanwhile.
+// sweepShard ends the slots that are held too long, and sends the calls that are due, one for each key: one that fails is due
+// again in the next sweep. They are spread, unless leases may end meanwhile: then no key waits for the server of another.
 func (l *Limiter) sweepShard(s *shard) {
-	for {
-		calls, urgent := s.due(time.Now())
-		if len(calls) == 0 || l.life.Err() != nil {
-			return
-		}
-		l.write(calls)
-		if !urgent && !l.closed.Load() {
-			time.Sleep(batchPause)
+	s.mu.Lock()
+	keys := slices.Collect(maps.Values(s.keys))
+	s.mu.Unlock()
+
+	for len(keys) > 0 && l.life.Err() == nil {
+		calls, left, urgent := s.due(keys, time.Now())
+		keys = left
+		switch {
+		case len(calls) == 0:
+		case urgent:
+			go l.write(calls)
+		default:
+			l.write(calls)
+			if !l.closed.Load() {
+				time.Sleep(batchPause)
+			}
 		}
 	}
 }
 
-// due returns the calls of a batch that are due: a lease is renewed 3 s of 10 s after the last write. urgent says that one has
-// not much longer to go.
-func (s *shard) due(now time.Time) (calls []*call, urgent bool) {
+// due returns the calls of a batch that are due, and the keys that it has not looked at: a lease is renewed 3 s of 10 s after
+// the last write. urgent says that one has not much longer to go.
+func (s *shard) due(keys []*key, now time.Time) (calls []*call, left []*key, urgent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.keys {
+	for i, k := range keys {
 		for at := k.holds.Front(); at != nil && k.name != serversKey; at = k.holds.Front() {
 			h := at.Value.(*hold)
 			if now.Sub(h.since) < s.limiter.cfg.MaxHold {
@@ -80,11 +90,11 @@ func (s *shard) due(now time.Time) (calls []*call, urgent bool) {
 		default:
 			urgent = urgent || age > 2*renew+time.Second
 			if calls = append(calls, k.call(now)); len(calls) == perBatch {
-				return calls, urgent
+				return calls, keys[i+1:], urgent
 			}
 		}
 	}
-	return calls, urgent
+	return calls, nil, urgent
 }
 
 // end ends what is held and wanted in a shard whose Limiter is closed.
