@@ -43,7 +43,8 @@ type Limit struct {
 
 	// OnFailure is what happens while Redis does not decide, or Key fails. With FailLocal, the
 	// default, this server admits a request while it holds fewer than its share: Max divided by
-	// the servers that it has counted, at least 1. A request whose Key fails counts as anonymous.
+	// the servers that it has counted, at least 1, and 1 if it has never reached Redis. A request
+	// whose Key fails counts as anonymous.
 	OnFailure middleware.FailureMode
 }
 

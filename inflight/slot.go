@@ -101,7 +101,7 @@ const (
 // acquire waits for a decision about a want, and for a slot as long as its patience says.
 func (l *Limiter) acquire(ctx context.Context, name string, n, most int, p patience, c *counts) (*hold, error) {
 	if n < 1 || n > most {
-		return nil, fmt.Errorf("inflight: %d slots of at most %d; want 1 or more, and no more than there are", n, most)
+		return nil, fmt.Errorf("inflight: %d slots of a key that has %d; want 1 to %d", n, most, most)
 	}
 	w := &want{n: n, most: most, patience: p, counts: c}
 	s := l.shard(name)
