@@ -212,7 +212,15 @@ func (p *Periods) find(now time.Time) Period {
 		i++
 	}
 
-	return Period{At(begin(i - 1)), At(begin(i)), At(begin(i + 1)), At(begin(i + 2))}
+	// An hour or a day that the clocks skip is no period.
+	before, next := i-1, i+2
+	for begin(before).Equal(begin(i)) {
+		before--
+	}
+	for begin(next).Equal(begin(i + 1)) {
+		next++
+	}
+	return Period{At(begin(before)), At(begin(i)), At(begin(i + 1)), At(begin(next))}
 }
 
 // civil is what clocks and calendars on the wall show. Values outside their range, such as the 32nd, are normalised as

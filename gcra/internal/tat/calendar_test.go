@@ -55,7 +55,16 @@ func checkPeriods(t *testing.T, c Calendar, p *Periods, now, end int64) {
 		if last := p.find(Time(period.End - 1).In(p.location)); last != period {
 			t.Fatalf("%v: a tick before %v: got %v; want %v", c, Time(period.End), last, period)
 		}
+		checkNeighbours(t, c, p, period)
 		now = period.End
+	}
+}
+
+func checkNeighbours(t *testing.T, c Calendar, p *Periods, period Period) {
+	t.Helper()
+	before, next := p.find(Time(period.Begin-1).In(p.location)), p.find(Time(period.End).In(p.location))
+	if period.Before != before.Begin || period.Next != next.End {
+		t.Fatalf("%v: got %v; its neighbours are %v and %v", c, period, before, next)
 	}
 }
 
@@ -103,6 +112,9 @@ func TestHours(t *testing.T) {
 				begin, latest = at, hour
 			}
 			period := p.find(at.In(p.location))
+			if begin == at {
+				checkNeighbours(t, Calendar("hour "+zone), p, period)
+			}
 			if at.YearDay() > 1 && period.Begin != At(begin) || period.Begin > At(at) || period.End <= At(at) {
 				t.Fatalf("%q, %v: got %v to %v; want it from %v", zone, at, Time(period.Begin), Time(period.End), begin)
 			}
