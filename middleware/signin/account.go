@@ -28,7 +28,8 @@ func (m MalformedError) Error() string { return "signin: " + string(m) }
 // JSON returns a function that reads the account from a field of a JSON object, at its top:
 // {"username": "alice"}. All decoders must read the same account, so these are [MalformedError]: a body
 // that is not one JSON object, another Content-Type than application/json, a field that is
-// missing, empty, not a string or there twice, in whatever letter case, or also in the query.
+// missing, empty, not a string or there twice, in whatever letter case, or also in the query. It panics
+// if field is "".
 func JSON(field string) keyfunc.Func {
 	want := MalformedError("The body must be a JSON object with one string " + field + ", and Content-Type application/json.")
 	return source(field, want, jsonFields, "application/json")
@@ -42,6 +43,9 @@ func Form(field string) keyfunc.Func {
 }
 
 func source(field string, want MalformedError, read func(*http.Request) url.Values, types ...string) keyfunc.Func {
+	if field == "" {
+		panic(`signin: the field of the account has no name; want such as signin.JSON("username")`)
+	}
 	return func(r *http.Request) (string, error) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
 		if err == nil && count(query, field) == 0 && slices.Contains(types, contentType(r)) {
