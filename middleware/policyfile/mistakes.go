@@ -1,13 +1,11 @@
 package policyfile
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // position is a line and a column, both from 1. The column counts characters.
@@ -48,29 +46,19 @@ func (ms mistakes) has(at position) bool {
 const maxReported = 100
 
 // err joins the mistakes by position. It is nil if there are none.
-func (ms mistakes) err(file string, data []byte) error {
+func (ms mistakes) err(file string) error {
 	slices.SortStableFunc(ms, func(a, b mistake) int {
 		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
 	})
 
-	lines := bytes.Split(data, []byte("\n"))
 	var errs []error
 	for _, m := range ms[:min(len(ms), maxReported)] {
-		at := m.at.within(lines)
-		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, at.line, at.column, m.text))
+		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, m.at.line, m.at.column, m.text))
 	}
 	if more := len(ms) - maxReported; more > 0 {
 		errs = append(errs, fmt.Errorf("%s: and %d more mistakes", file, more))
 	}
 	return errors.Join(errs...)
-}
-
-// within returns p, moved back to the end of its line if it is beyond: the parser
-// reports a missing value one or two columns too far.
-func (p position) within(lines [][]byte) position {
-	p.line = min(p.line, len(lines))
-	p.column = min(p.column, utf8.RuneCount(lines[p.line-1])+1)
-	return p
 }
 
 // oneOf lists names: "a, b or c".

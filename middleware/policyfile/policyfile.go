@@ -139,5 +139,5 @@ func readAll(name string, data []byte, funcs Funcs, limiters []string) (entries 
 	} else if len(ms) == 0 {
 		file.errorf("is empty; want %s", file.want)
 	}
-	return entries, ms.err(name, data)
+	return entries, ms.err(name)
 }

@@ -245,7 +245,7 @@ func TestMistakes(t *testing.T) {
 
 		// A policy.
 		"policies: [7]":       {"1:12: the policy is 7; want " + wantPolicy},
-		"policies:\n- a\n-\n": {`2:3: the policy is "a"; want ` + wantPolicy, "3:2: the policy is empty; want " + wantPolicy},
+		"policies:\n- a\n-\n": {`2:3: the policy is "a"; want ` + wantPolicy, "3:3: the policy is empty; want " + wantPolicy},
 		"policies: [{}]":      {"1:12: the policy is empty; want " + wantPolicy},
 		"policies:\n- name: a\n  limit: 1/minute\n": {"2:3: the policy has no key; want client or user"},
 		"policies:\n- name: a\n  key: user\n":       {"2:3: the policy has no limit; want limit or plans"},
