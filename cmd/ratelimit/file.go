@@ -72,7 +72,7 @@ func readAtMost(name string, most int64) ([]byte, error) {
 // the names of their plans; a limit beside plans has the name "".
 func (f *policyFile) limits(i int) map[string]gcra.Limit {
 	limits := map[string]gcra.Limit{}
-	maps.Copy(limits, f.outlines[i].Plans)
+	maps.Copy(limits, f.policies[i].Plans)
 	if limit := f.outlines[i].Limit; limit != (gcra.Limit{}) {
 		limits[""] = limit
 	}

@@ -127,8 +127,8 @@ func (f *policyFile) add(variants map[string]int) {
 		unsure = strings.Join(words, ", ")
 		f.notef("servers disagree about %s: %s", first.Name, unsure)
 	}
-	p := middleware.Policy{Name: first.Name, Limit: first.Limit, Shadow: first.Shadow, MaxDebt: first.MaxDebt, MaxDelay: first.MaxDelay}
-	f.policies, f.outlines = append(f.policies, p), append(f.outlines, policyfile.Outline{Policy: p, Plans: plans})
+	p := middleware.Policy{Name: first.Name, Limit: first.Limit, Shadow: first.Shadow, MaxDebt: first.MaxDebt, MaxDelay: first.MaxDelay, Plans: plans}
+	f.policies, f.outlines = append(f.policies, p), append(f.outlines, policyfile.Outline{Policy: p})
 	f.unsure = append(f.unsure, unsure)
 }
 

@@ -17,7 +17,6 @@ type Outline struct {
 	Keys      []string                       // names
 	Cost      string                         // a name or a number; "" if the file has none
 	Limit     gcra.Limit                     // zero if the file has only plans
-	Plans     map[string]gcra.Limit          // by name
 	Overrides map[string]middleware.Override // by subject
 }
 

@@ -116,7 +116,7 @@ func readPolicy(v value, funcs Funcs) *entry {
 	if e.found["limit"].node == nil && e.found["plans"].node == nil {
 		v.errorf("has no limit; want limit or plans")
 	}
-	if len(e.Plans) > 0 {
+	if len(e.Policy.Plans) > 0 {
 		e.limitByPlan()
 	}
 
@@ -225,8 +225,7 @@ func (e *entry) readPlans(v value) {
 	if e.funcs.Plan == nil {
 		v.addf(v.at, "this program registers no function for plans; want limit")
 	}
-	e.Plans = map[string]gcra.Limit{}
-	e.Policy.Plans = e.Plans
+	e.Policy.Plans = map[string]gcra.Limit{}
 	for _, plan := range v.pairs() {
 		name := plan.name
 		plan.name, plan.want = "plan "+quoted(name), limitForm+", or none"
@@ -234,7 +233,7 @@ func (e *entry) readPlans(v value) {
 			v.addf(plan.key, "plan is %s; want %s", quoted(name), oneOf(n.Plans))
 		}
 		if limit := e.parseLimit(plan); limit != (gcra.Limit{}) {
-			e.Plans[name] = limit
+			e.Policy.Plans[name] = limit
 		}
 	}
 }
@@ -244,11 +243,11 @@ func (e *entry) readPlans(v value) {
 // while LimitFor fails: Limit holds then.
 func (e *entry) limitByPlan() {
 	if e.Limit == (gcra.Limit{}) {
-		e.Policy.Limit = slices.MinFunc(slices.Collect(maps.Values(e.Plans)), func(a, b gcra.Limit) int {
+		e.Policy.Limit = slices.MinFunc(slices.Collect(maps.Values(e.Policy.Plans)), func(a, b gcra.Limit) int {
 			return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Capacity(), b.Capacity()))
 		})
 	}
-	plans, plan, other := e.Plans, e.funcs.Plan, e.Policy.Limit
+	plans, plan, other := e.Policy.Plans, e.funcs.Plan, e.Policy.Limit
 	e.Policy.LimitFor = func(r *http.Request) gcra.Limit {
 		if limit, ok := plans[plan(r)]; ok {
 			return limit

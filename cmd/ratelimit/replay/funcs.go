@@ -117,7 +117,7 @@ func plansIn(name string) (map[string]bool, error) {
 
 	plans := map[string]bool{}
 	for _, o := range outlines {
-		for plan := range o.Plans {
+		for plan := range o.Policy.Plans {
 			plans[plan] = true
 		}
 	}
