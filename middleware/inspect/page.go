@@ -27,7 +27,6 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"number": number,
 	"share":  share,
 	"human":  human,
-	"clip":   clip,
 	"escape": escape,
 	"half":   func(n int64) int64 { return n / 2 },
 	"words":  words,
@@ -83,16 +82,4 @@ var unquoter = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 func escape(subject string) string {
 	quoted := strconv.Quote(subject)
 	return unquoter.Replace(quoted[1 : len(quoted)-1])
-}
-
-const maxShown = 80 // characters of a subject
-
-// clip escapes a subject and leaves out the middle of a long one: the beginning has its
-// kind, and long subjects often differ at the end.
-func clip(subject string) string {
-	s := []rune(escape(subject))
-	if len(s) <= maxShown {
-		return string(s)
-	}
-	return string(s[:maxShown-21]) + " … " + string(s[len(s)-18:])
 }

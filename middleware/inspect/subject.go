@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/subject"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -26,9 +25,8 @@ type bucket struct {
 	HasLevel bool   `json:"known"` // false if there is no limit, or it is unknown
 	override
 	*level
-	Rows   int      `json:"-"` // number of the policy's buckets, set in the first
-	Shadow bool     `json:"-"` // set where there is no level
-	Kinds  []string `json:"-"` // that the policy counts by, if another than the subject's and the bucket is full
+	Rows   int  `json:"-"` // number of the policy's buckets, set in the first
+	Shadow bool `json:"-"` // set where there is no level
 }
 
 // level is how full a bucket is.
@@ -116,7 +114,6 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, override: override, Rows: 1, Shadow: p.Shadow})
 		}
 
-		others := i.otherKinds(p.Name, subject)
 		// The first row of a policy spans the rows of its other limits.
 		rows := len(limits)
 		for _, l := range limits {
@@ -128,35 +125,17 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 			}
 
 			result := peek[0].Result
-			b := bucket{
+			state.Buckets = append(state.Buckets, bucket{
 				Policy: p.Name, HasLevel: true, override: override, Rows: rows,
 				level: &level{
 					Limit: l.String(), IfLimit: !sure, Left: result.Remaining, Burst: l.Capacity(),
 					FullAfter: seconds(fullAfter(l, result)), PeriodEnds: peek[0].Period.UTC(),
 				},
-			}
-			if !b.Used() {
-				b.Kinds = others
-			}
-			state.Buckets = append(state.Buckets, b)
+			})
 			rows = 0
 		}
 	}
 	return state
-}
-
-// otherKinds returns the kinds that a policy counts by, or none if one of them is, or may be, the
-// subject's.
-func (i *Inspector) otherKinds(policy, who string) []string {
-	s := i.record.policies.Load()[policy]
-	if s == nil {
-		return nil
-	}
-	kinds := s.kindNames()
-	if len(kinds) >= maxRecent || slices.Contains(kinds, subject.KindsOf(who).String()) {
-		return nil
-	}
-	return kinds
 }
 
 // resetBuckets fills the subject's buckets in the policies named. If the error is a

@@ -524,17 +524,13 @@ func references(page, subject string) (all []string) {
 	return all
 }
 
-// Long subjects are shortened on the page and in memory, and can be looked up in full.
+// Long subjects are cut in memory, and can be looked up in full.
 func TestLongSubjects(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	long, longer := "sub:"+strings.Repeat("long", 100)+"!", "sub:"+strings.Repeat("longer", 1000)+"!"
 	s.ask(6, long, "/")
 	s.ask(7, longer, "/")
 	page := s.html("")
-	if n := len(page); n > 20_000 {
-		t.Errorf("the page has %d bytes; want the subjects shortened", n)
-	}
-
 	if len(references(page, long)) != 1 || len(references(page, longer[:512])) != 0 {
 		t.Error("want a link to the one that is kept whole, and none to the other")
 	}
