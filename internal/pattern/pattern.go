@@ -302,21 +302,10 @@ func (p *Pattern) Serves(u *url.URL) bool {
 }
 
 func (p *Pattern) serves(path string, escaped bool) bool {
-	rest, more := strings.TrimPrefix(path, "/"), true
-	open := p.rest
-	for _, want := range p.segments {
-		if !more {
-			return false
-		}
-
-		var seg string
-		seg, rest, more = strings.Cut(rest, "/")
-		if want.kind != part && !want.matches(decoded(seg, escaped), more) {
-			return false
-		}
-		open = p.rest || want.kind != literal // echo's last parameter matches several segments
-	}
-	return open || rest == ""
+	rest, ok := p.walk(0, path, escaped, true)
+	n := len(p.segments)
+	open := p.rest || n > 0 && p.segments[n-1].kind != literal // echo's last parameter matches several segments
+	return ok && (open || rest == "")
 }
 
 // match compares a path as it is, and with all that follows a mount cleaned, wherever that is.
@@ -356,24 +345,29 @@ func clean(s string) bool {
 
 // matchPath compares a path with the pattern from a segment on.
 func (p *Pattern) matchPath(from int, path string, escaped, greedy bool) bool {
+	rest, ok := p.walk(from, path, escaped, false)
+	// The last parameter of echo takes all that is left, slashes too.
+	n := len(p.segments)
+	open := p.rest || greedy && n > 0 && p.segments[n-1].kind == wild
+	return ok && (open || strings.Trim(rest, "/") == "")
+}
+
+// walk compares a path with the pattern's segments from one on, and returns what is left of it. With parts,
+// a parameter in a segment matches whatever is there.
+func (p *Pattern) walk(from int, path string, escaped, parts bool) (rest string, ok bool) {
 	rest, more := strings.TrimPrefix(path, "/"), true
 	for _, want := range p.segments[from:] {
 		if !more {
-			return false
+			return "", false
 		}
 
 		var seg string
 		seg, rest, more = strings.Cut(rest, "/")
-		if !want.matches(decoded(seg, escaped), more) {
-			return false
+		if !(parts && want.kind == part) && !want.matches(decoded(seg, escaped), more) {
+			return "", false
 		}
 	}
-
-	// The last parameter of echo takes all that is left, slashes too.
-	if n := len(p.segments); greedy && n > 0 && p.segments[n-1].kind == wild {
-		return true
-	}
-	return p.rest || strings.Trim(rest, "/") == ""
+	return rest, true
 }
 
 func decoded(seg string, escaped bool) string {
