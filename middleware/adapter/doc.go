@@ -25,7 +25,8 @@
 // If the framework has no context of its own, use [WithRoute]. If its handlers run in a server without
 // net/http, make an *http.Request with at least Method, URL, RequestURI, Header, Host and RemoteAddr, and
 // pass it to Limiter.Admit, which writes no response. RemoteAddr is the connection's peer, never an
-// address from a header. Adapters of remote procedure calls build their limiter with [NewRPC].
+// address from a header. Adapters of remote procedure calls build their limiter with [NewRPC],
+// and say a denial as [Denial] does.
 //
 // If a writer has the methods Written() bool and Status() int, they tell the limiter whether Config.Deny has
 // written; otherwise it wraps the writer for Deny. Give it a Written that returns true if the framework may
