@@ -55,8 +55,7 @@ func New(clock *buckets.Clock, ttl time.Duration, grants *outage.Grants) *Cache 
 // freshness says when a TAT was learned and how long the call took: the true TAT is later than the kept one by at most that. 0 marks
 // a TAT that is not an answer of Redis: a refund has cleared it, or the local store has changed it.
 //
-// The time is in milliseconds, up to 17 years, above 24 bits for the latency in microseconds, up to 16 s. Slower calls are
-// not learned from.
+// The time is in milliseconds, up to 17 years, above 24 bits for the latency in microseconds, up to 16 s.
 type freshness int64
 
 const (
@@ -65,9 +64,9 @@ const (
 	ticksInUs   = int64(time.Microsecond / tat.Tick)
 )
 
-func newFreshness(learned, latency int64) (f freshness, ok bool) {
-	us := latency/ticksInUs + 1
-	return freshness(learned/ticksInMs<<latencyBits | us), us < 1<<latencyBits
+func newFreshness(learned, latency int64) freshness {
+	us := min(latency/ticksInUs+1, 1<<latencyBits-1)
+	return freshness(learned/ticksInMs<<latencyBits | us)
 }
 
 func (f freshness) learned() int64 { return int64(f) >> latencyBits * ticksInMs }
@@ -194,11 +193,7 @@ func (c *Cache) RefundAnswered(refund []buckets.Charge) {
 
 // Learn keeps the TATs that follow from the answer to an admission. sent is the time before the call, now that after it.
 func (c *Cache) Learn(admission []buckets.Charge, admitted bool, sent, now int64) {
-	fresh, ok := newFreshness(now, now-sent)
-	if !ok {
-		return
-	}
-
+	fresh := newFreshness(now, now-sent)
 	for i := range admission {
 		b := &admission[i]
 		// By the time before the call: the true TAT is no earlier (invariant 1).
@@ -239,9 +234,8 @@ func (c *Cache) Record(r *outage.Report, charged, at, sent int64) {
 
 	now := c.clock.Now()
 	ended := c.grants.Record(r, charged, at, now)
-	fresh, ok := newFreshness(now, now-sent)
 	// Before it has ended, the local TAT has grants that Redis does not know.
-	if ended && ok && c.shards[shard].learns(sent) {
-		c.set.Put(r.Hash, at, int64(fresh), now)
+	if ended && c.shards[shard].learns(sent) {
+		c.set.Put(r.Hash, at, int64(newFreshness(now, now-sent)), now)
 	}
 }
