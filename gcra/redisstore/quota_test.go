@@ -180,28 +180,26 @@ func TestDamagedValuesOfAQuota(t *testing.T) {
 			t.Parallel()
 			client := tt.open(t)
 			server := stopClock(t, client)
-			for _, value := range damagedValues {
-				for _, skew := range []time.Duration{0, -2 * time.Hour, aYear} { // of the process
-					r := newStore(t, client, config{})
-					r.SetClock(func() time.Time { return server.now().Add(skew) })
-					damage(t, client, r.Prefix()+"{s}:p~hour", value)
+			for i, value := range damagedValues {
+				r, skew := newStore(t, client, config{}), []time.Duration{0, -2 * time.Hour, aYear}[i%3] // of the process
+				r.SetClock(func() time.Time { return server.now().Add(skew) })
+				damage(t, client, r.Prefix()+"{s}:p~hour", value)
 
-					rate := gcra.Charge{Subject: "s", Policy: "rate", Limit: gcra.PerHour(100), Cost: 1}
-					for range 2 {
-						got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)
-						if got[0].Result.ResetAfter > time.Hour || got[0].Result.RetryAfter > time.Hour || got[0].Result.Never || !got[0].Period.Equal(endOfHour(server.now())) {
-							t.Fatalf("%q: got %+v until %v; want at most until the hour ends", value, got[0].Result, got[0].Period)
-						}
-						if err := r.Refund(t.Context(), got); err != nil {
-							t.Fatalf("%q: refund: %v", value, err)
-						}
+				rate := gcra.Charge{Subject: "s", Policy: "rate", Limit: gcra.PerHour(100), Cost: 1}
+				for range 2 {
+					got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)
+					if got[0].Result.ResetAfter > time.Hour || got[0].Result.RetryAfter > time.Hour || got[0].Result.Never || !got[0].Period.Equal(endOfHour(server.now())) {
+						t.Fatalf("%q: got %+v until %v; want at most until the hour ends", value, got[0].Result, got[0].Period)
 					}
+					if err := r.Refund(t.Context(), got); err != nil {
+						t.Fatalf("%q: refund: %v", value, err)
+					}
+				}
 
-					gcratest.MustTake(t, r, hourlyQuota("s", 5000))
-					server.advance(endOfHour(server.now()).Sub(server.now()))
-					if got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)[0].Result; !got.Allowed || got.Remaining != 4 {
-						t.Fatalf("%q, the next hour: got %+v; want 4 of 5 left", value, got)
-					}
+				gcratest.MustTake(t, r, hourlyQuota("s", 5000))
+				server.advance(endOfHour(server.now()).Sub(server.now()))
+				if got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)[0].Result; !got.Allowed || got.Remaining != 4 {
+					t.Fatalf("%q, the next hour: got %+v; want 4 of 5 left", value, got)
 				}
 			}
 		})

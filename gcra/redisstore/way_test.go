@@ -135,7 +135,7 @@ func TestKindInAFailover(t *testing.T) {
 		return 1
 	}, redistest.Start(t), redistest.Start(t))
 
-	for before := range int64(160) { // as many commands as a round has
+	for before := range int64(106) { // as many commands as a round has until the kind is known
 		r := openStore(t, url, config{Prefix: newPrefix(), Timeout: patience})
 		left.Store(before)
 		for range 5 {
