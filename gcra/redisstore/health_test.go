@@ -90,7 +90,7 @@ func TestProblemsAreLogged(t *testing.T) {
 		{"plain port by rediss", "rediss://" + plain.Addr, diag.RedisUnreachable, "try redis://"},
 		{"HTTP server by rediss", "rediss" + strings.TrimPrefix(web.URL, "http"), diag.RedisUnreachable, "try redis://"},
 		{"wrong password", strings.Replace(locked.URL(), "hunter2", "hunter3", 1), diag.RedisAuth, "check user and password"},
-		{"no password", "redis://" + locked.Addr, diag.RedisAuth, "requires a password"},
+		{"no password", "redis://" + locked.Addr, diag.RedisAuth, "want redis://user:password@host:port"},
 		{"no password over TLS", "rediss://" + lockedTLS.Addr + slowDial + "&skip_verify=true", diag.RedisAuth, "requires a password"},
 		{"unknown user", "redis://bob:hunter2@" + plain.Addr, diag.RedisAuth, "check user and password"},
 		{"no set", user("a", "~rl:* +evalsha +eval +mget +time"), diag.RedisPermission, "ACL line of SECURITY.md"},
