@@ -106,13 +106,13 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 func TestOddReplies(t *testing.T) {
 	for _, tt := range []struct{ reply, want string }{
 		{"*2\r\n:0\r\n:0\r\n", ""}, // the right one
-		{":0\r\n", "int64; want a list"},
-		{"#t\r\n", "bool; want a list"},
+		{":0\r\n", "int64, 0 items; want a list of 2 integers"},
+		{"#t\r\n", "bool, 0 items; want a list"},
 		{"$-1\r\n", "nil"},
 		{"_\r\n", "nil"},
-		{"*1\r\n:0\r\n", "1 items; want 2"},
-		{"*2\r\n:0\r\n$1\r\n0\r\n", "item 1 is string"},
-		{"*2\r\n:0\r\n,0.5\r\n", "item 1 is float64"},
+		{"*1\r\n:0\r\n", "1 items; want a list of 2"},
+		{"*2\r\n:0\r\n$1\r\n0\r\n", "2 items; want a list of 2 integers"},
+		{"*2\r\n:0\r\n,0.5\r\n", "2 items; want a list of 2 integers"},
 		{"-ERR boom\r\n", "ERR boom"},
 		{"-NOSCRIPT again and again\r\n", "NOSCRIPT"},
 		{"-BUSY script\r\n", "BUSY"},

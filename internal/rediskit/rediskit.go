@@ -36,18 +36,12 @@ func Reply(cmd *redis.Cmd, n int) ([]int64, error) {
 	}
 
 	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("%w: %T; want a list", ErrReply, v)
-	}
-	if len(list) != n {
-		return nil, fmt.Errorf("%w: %d items; want %d", ErrReply, len(list), n)
-	}
-
 	reply := make([]int64, n)
-	for i, item := range list {
-		if reply[i], ok = item.(int64); !ok {
-			return nil, fmt.Errorf("%w: item %d is %T; want an integer", ErrReply, i, item)
-		}
+	for i := 0; ok && i < min(n, len(list)); i++ {
+		reply[i], ok = list[i].(int64)
+	}
+	if !ok || len(list) != n {
+		return nil, fmt.Errorf("%w: %T, %d items; want a list of %d integers", ErrReply, v, len(list), n)
 	}
 	return reply, nil
 }
