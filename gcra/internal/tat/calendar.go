@@ -14,17 +14,13 @@ type Calendar string
 
 // NewCalendar returns the calendar of its parts. An anchor of 0 and the location "" are the defaults.
 func NewCalendar(unit string, anchor int, location string) Calendar {
-	return Calendar(calendarText(unit, anchor, location, " from ", " "))
-}
-
-func calendarText(unit string, anchor int, location, from, in string) string {
 	if anchor != 0 {
-		unit += from + strconv.Itoa(anchor)
+		unit += " from " + strconv.Itoa(anchor)
 	}
 	if location != "" {
-		unit += in + location
+		unit += " " + location
 	}
-	return unit
+	return Calendar(unit)
 }
 
 // Parts returns the parts of the calendar. What is no anchor is part of the location, which is not valid then.
@@ -42,10 +38,10 @@ func (c Calendar) Parts() (unit string, anchor int, location string) {
 	return unit, anchor, rest
 }
 
-// Unit is the unit of the calendar.
-func (c Calendar) Unit() string {
-	unit, _, _ := strings.Cut(string(c), " ")
-	return unit
+// unit is what depends on the unit of the calendar; zero if it is not valid.
+func (c Calendar) unit() calendarUnit {
+	name, _, _ := strings.Cut(string(c), " ")
+	return calendarUnits[name]
 }
 
 // calendarUnit is what depends on the unit of a calendar.
@@ -163,7 +159,8 @@ func (c Calendar) Periods() (*Periods, error) {
 	if p, ok := calendars.Load(c); ok {
 		return p.(*Periods), nil
 	}
-	unit, anchor, location := c.Canonical().Parts()
+	canonical := c.Canonical()
+	unit, anchor, location := canonical.Parts()
 	u, ok := calendarUnits[unit]
 	switch {
 	case !ok:
@@ -180,7 +177,8 @@ func (c Calendar) Periods() (*Periods, error) {
 		return nil, err
 	}
 
-	p := &Periods{Suffix: "~" + calendarText(unit, anchor, location, "", "."), unit: u, anchor: max(anchor, 1), location: l}
+	suffix := "~" + strings.NewReplacer(" from ", "", " ", ".").Replace(string(canonical))
+	p := &Periods{Suffix: suffix, unit: u, anchor: max(anchor, 1), location: l}
 	// Of two goroutines that get here at once both return the first one's.
 	made, _ := calendars.LoadOrStore(c, p)
 	return made.(*Periods), nil

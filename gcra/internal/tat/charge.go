@@ -62,7 +62,7 @@ func (l Limit) Interval() (emission, span int64, err error) {
 func (l Limit) Rate() float64 {
 	per := l.Per
 	if l.IsQuota() {
-		per = calendarUnits[l.Calendar.Value().Unit()].length
+		per = l.Calendar.Value().unit().length
 	}
 	return float64(l.Count) / per.Seconds()
 }
@@ -71,17 +71,17 @@ func (l Limit) Rate() float64 {
 const Unlimited = math.MaxInt64
 
 func (l Limit) validateQuota() error {
-	if _, err := l.Calendar.Value().Periods(); err != nil {
+	calendar := l.Calendar.Value()
+	if _, err := calendar.Periods(); err != nil {
 		return err
 	}
-	unit := l.Calendar.Value().Unit()
-	switch most := calendarUnits[unit].most; {
+	switch most := calendar.unit().most; {
 	case l.Per != 0:
 		return fmt.Errorf("period is %v beside a calendar; want one of them", l.Per)
 	case l.Burst != 0:
 		return fmt.Errorf("a quota with a burst of %d; want none: all of a quota may pass at once, so add a rate as a second limit", l.Burst)
 	case l.Count < 1 || l.Count > most:
-		return fmt.Errorf("quota is %d; want 1 to %d in a calendar %s", l.Count, most, unit)
+		return fmt.Errorf("quota is %d; want 1 to %d in a calendar %s", l.Count, most, calendar)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (t *Terms) Params() (p LimitParams, err error) {
 	// The burst and the debt are one span, which must not be longer than a TAT can lie ahead.
 	longest := maxSpan
 	if quota {
-		longest = calendarUnits[t.Limit.Calendar.Value().Unit()].most
+		longest = t.Limit.Calendar.Value().unit().most
 	}
 	if most := (longest - span) / emission; t.maxDebt < 0 || t.maxDebt > most {
 		return p, fmt.Errorf("MaxDebt is %d; want 0 to %d: the burst and the debt must refill within 366 days, and fit the largest quota", t.maxDebt, most)
