@@ -4,9 +4,6 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +28,7 @@ var instancesScript = send.NewScript(instancesLua)
 // a count breaks the bound.
 type instances struct {
 	id    string
-	due   atomic.Int64 // when to mark, by the store's clock; never before Local is called
+	due   atomic.Int64 // when to mark, by the store's clock; 0, that is never, before Local is called
 	last  atomic.Int64 // when the store last marked itself; 0 before
 	count atomic.Int64 // 0 before the first answer
 
@@ -62,11 +59,6 @@ const (
 	tooLowFor = 5 * time.Minute
 )
 
-func (c *instances) init() {
-	c.id = strconv.FormatUint(rand.Uint64()>>16, 36)
-	c.due.Store(math.MaxInt64)
-}
-
 // use notes that a limiter with this Config.Instances uses the store.
 func (c *instances) use(configured int) {
 	c.mu.Lock()
@@ -75,7 +67,7 @@ func (c *instances) use(configured int) {
 		c.configured = configured
 	}
 	// The next batch marks, unless a limiter of this store has begun before.
-	c.due.CompareAndSwap(math.MaxInt64, 0)
+	c.due.CompareAndSwap(0, 1)
 }
 
 // markAfter marks the store, if that is due, after a batch that was answered. A store that takes nothing grants nothing, so
@@ -83,7 +75,7 @@ func (c *instances) use(configured int) {
 func (s *Store) markAfter(r send.Result) {
 	c, now := &s.counted, r.Sent
 	due := c.due.Load()
-	if now < due || !r.Takes {
+	if due == 0 || now < due || !r.Takes {
 		return
 	}
 	every := max(tat.Ticks(markEvery), c.count.Load()*tat.Ticks(marksApart))
@@ -125,7 +117,6 @@ func (s *Store) noteInstances(n int64) {
 		c.kept--
 		n = max(n, c.count.Load())
 	}
-	n = min(n, maxInstances) // also if a proxy has changed the reply
 	c.count.Store(n)
 
 	// More than configured is a problem if it lasts.

@@ -33,6 +33,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -113,8 +115,8 @@ func newStore(client redis.UniversalClient, cfg Config, dials *redisclient.Diale
 		ttl:     max(cmp.Or(cfg.DenialTTL, defaultDenialTTL), 0),
 		dials:   dials,
 		log:     diag.Log{Logger: cfg.Logger},
+		counted: instances{id: strconv.FormatUint(rand.Uint64()>>16, 36)},
 	}
-	s.counted.init()
 	s.compose(buckets.NewClock(nil))
 	return s
 }
