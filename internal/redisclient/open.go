@@ -163,8 +163,12 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 
 	// go-redis reads the first address, and what is common to all.
 	parsed, err := redis.ParseURL(scheme + "://" + user + addrs[0] + path)
+	// The URL of an error may hold a password.
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		err = of.Err
+	}
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, err
 	}
 	o := universal(parsed)
 	o.Addrs = addrs
@@ -256,13 +260,4 @@ func socket(user, hosts, path string) (addrs []string, err error) {
 			"unix://user:password@/run/redis/redis.sock; write other slashes and @ as %XX")
 	}
 	return []string{""}, nil
-}
-
-// withoutURL drops the URL from an error: it may hold a password.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
