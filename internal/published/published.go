@@ -53,25 +53,19 @@ type Policy struct {
 }
 
 // Text is the line of a limiter's policies. Where they are too long, all but the names is left out, and
-// then the rest of the names.
+// then names.
 func Text(policies []Policy) string {
 	size := 0
-	short := func(p Policy) bool {
-		text, err := json.Marshal(p) // fails for no valid limit
-		size += len(text) + 1
-		return err == nil && size < mostText
-	}
-
-	var all []Policy
+	var all []json.RawMessage
 	for _, p := range policies {
-		before := size
-		if !short(p) {
-			size = before
-			if p = (Policy{Name: p.Name, LeftOut: true}); !short(p) {
+		for _, form := range []Policy{p, {Name: p.Name, LeftOut: true}} {
+			text, err := json.Marshal(form) // fails for no valid limit
+			if err == nil && size+len(text) < mostText {
+				size += len(text) + 1
+				all = append(all, text)
 				break
 			}
 		}
-		all = append(all, p)
 	}
 	text, _ := json.Marshal(all)
 	return string(text)
