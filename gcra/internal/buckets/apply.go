@@ -69,18 +69,12 @@ func (c *Charge) Base(clock *Clock, now int64) int64 {
 	if c.Periods == nil {
 		return now
 	}
-	return c.endOfPeriod(clock, clock.Calendar(now))
+	return c.baseOf(clock, now, clock.Calendar(now), firstMarker)
 }
 
-// endOfPeriod is Base of a quota at a time by the calendar.
-func (c *Charge) endOfPeriod(clock *Clock, calendar int64) int64 {
-	c.SetPeriod(calendar, false)
-	return clock.OnScale(c.Period)
-}
-
-// later is Base for a TAT that is beyond the clamp: it may be of the next period, which has
-// begun then (rule 2 of tat.Period).
-func (c *Charge) later(clock *Clock, now, calendar, tat int64) int64 {
+// baseOf is Base for a TAT: one beyond the clamp may be of the next period, which has begun then
+// (rule 2 of tat.Period).
+func (c *Charge) baseOf(clock *Clock, now, calendar, tat int64) int64 {
 	if c.Periods == nil {
 		return now
 	}
@@ -132,11 +126,7 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 	now := s.clock.Now()
 	calendar := s.clock.Calendar(now)
 	for i := range ops {
-		if o := &ops[i]; o.Periods == nil {
-			o.base = now
-		} else {
-			o.base = o.endOfPeriod(s.clock, calendar)
-		}
+		ops[i].base = ops[i].baseOf(s.clock, now, calendar, firstMarker)
 	}
 
 	// A TAT may be beyond the clamp only because others have charged since the clock was read:
@@ -147,7 +137,7 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 		calendar = s.clock.Calendar(now)
 		for i := range ops {
 			o := &ops[i]
-			o.base = o.later(s.clock, now, calendar, ops[o.first].pending.tat)
+			o.base = o.baseOf(s.clock, now, calendar, ops[o.first].pending.tat)
 		}
 	}
 

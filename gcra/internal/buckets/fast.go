@@ -20,7 +20,7 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 
 		if tat-base > o.Top {
 			now := s.clock.Now() // rule 3 of Set
-			base = o.later(s.clock, now, s.clock.Calendar(now), tat)
+			base = o.baseOf(s.clock, now, s.clock.Calendar(now), tat)
 		}
 
 		if to := o.step(tat, base); to == tat || e.tat.CompareAndSwap(tat, to) {
