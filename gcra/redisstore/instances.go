@@ -101,7 +101,7 @@ func (s *Store) mark(lasts time.Duration) {
 		Learn:   func(reply []int64) { s.noteInstances(reply[0]) },
 	}})
 	s.health(t.Server).note(err, t.Open())
-	s.renew()
+	s.publish()
 }
 
 // noteInstances learns a count; a negative one is the least that it may be. It logs

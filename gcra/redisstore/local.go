@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -25,21 +26,13 @@ import (
 // instances is not 0 and the count is larger for five minutes, a warning is logged.
 func (s *Store) Local(instances int) gcra.Store {
 	s.counted.use(instances)
-	return local{s, instances}
+	return local{s, max(instances, 0)}
 }
 
 // local takes from the TATs of the denial cache.
 type local struct {
 	store *Store
 	n     int // instances; 0 if they are counted
-}
-
-// instances is how many servers share the limits, at least 1.
-func (l local) instances() int {
-	if l.n > 0 {
-		return l.n
-	}
-	return int(max(l.store.counted.count.Load(), 1))
 }
 
 func (l local) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
@@ -57,7 +50,7 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 
 	// Charge this server's share locally; report the full cost to Redis.
-	n := l.instances()
+	n := cmp.Or(l.n, int(l.store.counted.count.Load()), 1)
 	parts := share.Charges(charges, n, refund)
 	ops, whole := make([]buckets.Op, len(parts)), make([]buckets.Charge, len(parts))
 	for i := range parts {

@@ -32,28 +32,19 @@ type publication struct {
 // the limiter is gone.
 func (s *Store) Publish(limiter any, text func() string) {
 	go func() {
-		p := &s.published
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.limiters == nil {
-			p.limiters = make(map[any]func() string)
-		}
-		p.limiters[limiter] = text
+		s.published.mu.Lock()
+		s.published.limiters[limiter] = text
+		s.published.mu.Unlock()
 		s.publish()
 	}()
 }
 
-// renew publishes the policies again if that is due, or if they have changed.
-func (s *Store) renew() {
-	s.published.mu.Lock()
-	defer s.published.mu.Unlock()
-	s.publish()
-}
-
-// publish publishes the policies if that is due. An error has no consequence: the next mark comes with
-// another try, and what is wrong with Redis the requests find out.
+// publish publishes the policies if that is due, or if they have changed. An error has no consequence: the
+// next mark comes with another try, and what is wrong with Redis the requests find out.
 func (s *Store) publish() {
 	p := &s.published
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var texts []string
 	for limiter, text := range p.limiters {
 		if now := text(); now != "" {

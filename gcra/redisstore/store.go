@@ -117,6 +117,7 @@ func newStore(client redis.UniversalClient, cfg Config, dials *redisclient.Diale
 		log:     diag.Log{Logger: cfg.Logger},
 		counted: instances{id: strconv.FormatUint(rand.Uint64()>>16, 36)},
 	}
+	s.published.limiters = make(map[any]func() string)
 	s.compose(buckets.NewClock(nil))
 	return s
 }
