@@ -351,9 +351,9 @@ func (p *policy) compile(report reporter) {
 
 // checkLimits reports mistakes of Limit and what depends on it.
 func (p *Policy) checkLimits(store gcra.Store, report reporter) {
-	validDebt := p.MaxDebt >= 0 && p.MaxDebt <= maxDebt
-	if !validDebt {
+	if p.MaxDebt < 0 || p.MaxDebt > maxDebt {
 		report("MaxDebt", "is %d; want 0 (none) to %d", p.MaxDebt, int64(maxDebt))
+		p.MaxDebt = 0 // what it would make of the limit is no mistake of its own
 	}
 
 	// The limits of LimitFor are checked when it returns them.
@@ -363,41 +363,30 @@ func (p *Policy) checkLimits(store gcra.Store, report reporter) {
 		}
 		return
 	}
-	if err := checkLimit(store, p.Limit); err != nil {
-		report("Limit", "is %v: %w", p.Limit, err)
-		return
+	if field, err := p.checkLimit(store, p.Limit); err != nil {
+		report(field, "%w", err)
 	}
-
 	if p.Limit.IsQuota() && p.MaxDelay > 0 {
 		report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
 	}
-	if err := p.checkDebt(store, p.Limit); err != nil && validDebt {
-		report("MaxDebt", "%w", err)
-	}
 }
 
-// checkDebt returns nil for a limit whose buckets the store keeps with MaxDebt.
-func (p *Policy) checkDebt(store gcra.Store, l gcra.Limit) error {
-	if p.MaxDebt == 0 {
-		return nil
+// checkLimit returns why the store cannot keep the buckets of a limit of this policy, and the field whose
+// mistake that is.
+func (p *Policy) checkLimit(store gcra.Store, l gcra.Limit) (field string, err error) {
+	if err := checkLimit(store, l); err != nil {
+		return "Limit", fmt.Errorf("is %v: %w", l, err)
 	}
+	if p.MaxDebt == 0 {
+		return "", nil
+	}
+
 	wider := l.WithBurst(l.Capacity() + p.MaxDebt)
 	if l.IsQuota() {
 		wider = gcra.Quota(l.Count+p.MaxDebt, l.Calendar())
 	}
 	if err := checkLimit(store, wider); err != nil {
-		return fmt.Errorf("is %d, which makes %v of %v: %w", p.MaxDebt, wider, l, err)
+		return "MaxDebt", fmt.Errorf("is %d, which makes %v of %v: %w", p.MaxDebt, wider, l, err)
 	}
-	return nil
-}
-
-// checkOwn returns nil for a limit of a request or a key that the store keeps.
-func (p *Policy) checkOwn(store gcra.Store, l gcra.Limit) error {
-	if err := checkLimit(store, l); err != nil {
-		return err
-	}
-	if err := p.checkDebt(store, l); err != nil {
-		return fmt.Errorf("MaxDebt %w", err)
-	}
-	return nil
+	return "", nil
 }

@@ -58,7 +58,7 @@ func TestMaxDebtIsChecked(t *testing.T) {
 	// The MaxDebt of a request's own limit is checked when it comes.
 	l := limiter(t, middleware.Config{Store: memory, Logger: unread}, middleware.Policy{
 		Name: "own", Key: key("k"), MaxDebt: 366, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerDay(1) }, OnFailure: middleware.FailClosed})
-	if d := l.Decide(get("/")); d.Allowed || d.Err == nil || !strings.Contains(d.Err.Error(), "MaxDebt is 366") {
+	if d := l.Decide(get("/")); d.Allowed || d.Err == nil || !strings.Contains(d.Err.Error(), "MaxDebt of LimitFor is 366") {
 		t.Errorf("LimitFor: got allowed %v, %v; want a failure", d.Allowed, d.Err)
 	}
 }

@@ -216,10 +216,10 @@ func TestPolicyFails(t *testing.T) {
 		{"cost", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int64 { return -1 }}, []int{200, 429, 429}, true, "bad: cost of the request is -1"},
 		{"cost panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, []int{200, 429, 429}, true, "bad: panic: cost"},
 		{"skip panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
-		{"limit", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: LimitFor returned -2/hour: count is -2"},
+		{"limit", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: Limit of LimitFor is -2/hour: count is -2"},
 		{"limit panics", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
 		{"limit panics, with a fallback", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
-		{"override", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Override: func(string) (middleware.Override, bool) { return middleware.Override{Limit: gcra.PerHour(-2)}, true }}, nil, true, "bad: Override returned -2/hour: count is -2"},
+		{"override", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Override: func(string) (middleware.Override, bool) { return middleware.Override{Limit: gcra.PerHour(-2)}, true }}, nil, true, "bad: Limit of Override is -2/hour: count is -2"},
 		{"override panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Override: func(string) (middleware.Override, bool) { panic("list") }}, nil, true, "bad: panic: list"},
 		{"override panics, without a limit", middleware.Policy{
 			Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Unlimited() },

@@ -105,8 +105,8 @@ func (p *policy) setLimit(c *gcra.Charge, function string, limit gcra.Limit) err
 			function+" returned no limit, so the one without it applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
 		return nil
 	case limit != (gcra.Limit{}) && limit != gcra.Unlimited():
-		if err := p.checkOwn(p.limiter.cfg.Store, limit); err != nil {
-			return fmt.Errorf("%s returned %v: %w", function, limit, err)
+		if field, err := p.checkLimit(p.limiter.cfg.Store, limit); err != nil {
+			return fmt.Errorf("%s of %s %w", field, function, err)
 		}
 	}
 	// This may be a quota where the other limit is a rate, and no quota delays.
