@@ -61,18 +61,15 @@ func (w *denyWriter) Write(b []byte) (int, error) {
 // Cache-Control, or validate another response by the denial. Middleware in
 // front may have set the field for the handler's response.
 func letsStore(name string, _ []string) bool {
-	const targeted = "-Cache-Control" // RFC 9213: CDN-Cache-Control, and Cloudflare-, Netlify-, Vercel-CDN-Cache-Control
-	if i := len(name) - len(targeted); i > 0 && strings.EqualFold(name[i:], targeted) {
-		return true
-	}
-	return slices.ContainsFunc(cacheFields, func(field string) bool { return strings.EqualFold(name, field) })
+	name = strings.ToLower(name)
+	return slices.Contains(cacheFields, name) || strings.HasSuffix(name, "-cache-control") // RFC 9213: CDN-Cache-Control and others
 }
 
 var cacheFields = []string{
-	"ETag", "Last-Modified", "Expires", // RFC 9110 and RFC 9111
-	"Surrogate-Control", // W3C's Edge Architecture: Fastly, Varnish
-	"X-Accel-Expires",   // nginx
-	"Edge-Control",      // Akamai
+	"etag", "last-modified", "expires", // RFC 9110 and RFC 9111
+	"surrogate-control", // W3C's Edge Architecture: Fastly, Varnish
+	"x-accel-expires",   // nginx
+	"edge-control",      // Akamai
 }
 
 // Problem is a denial in fixed words (RFC 9457).
