@@ -66,7 +66,6 @@ soak: ## Run three servers through random faults for SOAK (1h) and print tables;
 .PHONY: long
 long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestInterleavings$$' ./gcra/internal/buckets
-	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./outbound/slidinglog
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -timeout 60m ./internal/test/thirdparty/histories
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^(TestRandomRouters|TestRandomMounts)$$' ./internal/test/routes
 	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./cmd/ratelimit/replay

@@ -3,7 +3,6 @@ package slidinglog_test
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -25,60 +24,6 @@ func openedClient(t testing.TB, url string) *redis.Client {
 	client := redis.NewClient(o.Simple())
 	t.Cleanup(func() { client.Close() })
 	return client
-}
-
-// stacks is a hook that keeps the stacks of the goroutines that send scripts.
-type stacks struct{ seen *[]string }
-
-func (s stacks) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s stacks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (s stacks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		*s.seen = append(*s.seen, string(debug.Stack()))
-		return next(ctx, cmd)
-	}
-}
-
-// A call is sent in the goroutine of its caller if the client's deadlines bound it, and the caller's
-// context has no end. Otherwise another goroutine waits for the client.
-func TestSentByTheCaller(t *testing.T) {
-	server := redistest.Start(t)
-	canceled, cancel := context.WithCancel(t.Context())
-	defer cancel()
-
-	for _, tt := range []struct {
-		name     string
-		client   *redis.Client
-		ctx      context.Context
-		byCaller bool
-	}{
-		{"the settings of Open", openedClient(t, server.URL()), context.WithoutCancel(t.Context()), true},
-		{"a context that may end", openedClient(t, server.URL()), canceled, false},
-		{"a plain client", patient(t, server), context.WithoutCancel(t.Context()), false},
-	} {
-		r := newStore(t, tt.client, config{})
-		var seen []string
-		tt.client.AddHook(stacks{&seen})
-		for _, refund := range []bool{false, true} {
-			seen = nil
-			if _, err := takeOrRefund(tt.ctx, r, []gcra.Charge{hourly("p", 5, 1)}, refund); err != nil {
-				t.Fatal(err)
-			}
-			for _, stack := range seen {
-				if got := strings.Contains(stack, "TestSentByTheCaller("); got != tt.byCaller {
-					t.Errorf("%s, refund %v: sent by the caller is %v; want %v", tt.name, refund, got, tt.byCaller)
-				}
-			}
-
-			if len(seen) == 0 {
-				t.Errorf("%s: nothing was sent", tt.name)
-			}
-		}
-	}
 }
 
 // A call in the goroutine of its caller ends after Timeout, with the same error as any: while Redis

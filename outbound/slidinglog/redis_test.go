@@ -17,28 +17,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
-// A denied admission changes no log, whichever charge is denied.
-func TestDeniedPair(t *testing.T) {
-	client := patient(t, redistest.Start(t))
-	r := newStore(t, client, config{})
-	mustTake(t, r, hourly("a", 25, 25), hourly("b", 300, 7))
-	before := dump(t, client, r.Prefix())
-	for _, pair := range [][]gcra.Charge{
-		{hourly("a", 25, 1), hourly("b", 300, 1)},
-		{hourly("b", 300, 1), hourly("a", 25, 1)},
-		{hourly("b", 300, 1), hourly("b", 300, 293)},
-		{hourly("a", 25, 0), hourly("b", 300, 301)},
-		{hourly("b", 300, 5), hourly("new", 5, 6)},
-	} {
-		if mustTake(t, r, pair...); admitted(pair) {
-			t.Errorf("%+v: got admitted; want denied", pair)
-		}
-		if after := dump(t, client, r.Prefix()); after != before {
-			t.Errorf("after a denial of %+v:\ngot  %s\nwant %s", pair, after, before)
-		}
-	}
-}
-
 // A log is a list of the documented form. It expires at most 2 ms after its window is empty.
 func TestRedisValues(t *testing.T) {
 	client := patient(t, redistest.Start(t))
@@ -110,28 +88,6 @@ func TestRedisMemory(t *testing.T) {
 	if got, most := usage(), few+2*128; got > most { // a later time may take two bytes more
 		t.Errorf("got %d bytes after an hour; want at most %d", got, most)
 	}
-}
-
-// Every key has a TTL, and no key remains after its window.
-func TestRedisKeysExpire(t *testing.T) {
-	client := patient(t, redistest.Start(t))
-	r := newStore(t, client, config{})
-	for i := range 300 {
-		charges := []gcra.Charge{
-			{Subject: fmt.Sprint(i % 7), Policy: "a", Limit: gcra.Limit{Count: 9, Per: 50 * time.Millisecond}, Cost: int64(i % 4)},
-			{Subject: fmt.Sprint(i % 5), Policy: "b", Limit: gcra.Limit{Count: 20, Per: 20 * time.Millisecond}, Cost: 1, Shadow: i%2 == 0},
-		}
-		if _, err := takeOrRefund(t.Context(), r, charges, i%5 == 0); err != nil {
-			t.Fatal(err)
-		}
-
-		for _, key := range redistest.Keys(t, client, r.Prefix()) {
-			if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
-				t.Fatalf("call %d: %s has no TTL", i, key)
-			}
-		}
-	}
-	redistest.Eventually(t, patience, "all keys to expire", func() bool { return len(redistest.Keys(t, client, r.Prefix())) == 0 })
 }
 
 // In large logs, with charges of all sizes, the results are those of Memory.

@@ -1,18 +1,14 @@
 package slidinglog_test
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
-	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/outbound/slidinglog"
 )
 
@@ -83,27 +79,5 @@ func TestZeroConfig(t *testing.T) {
 	}
 	if n := client.Exists(t.Context(), "sl:{s}:p").Val(); n != 1 {
 		t.Errorf("got keys %q; want sl:{s}:p", redistest.Keys(t, client, ""))
-	}
-}
-
-// The stores work under the middleware.
-func TestMiddleware(t *testing.T) {
-	for name, store := range map[string]gcra.Store{"Redis": newStore(t, redistest.Any(t), config{}), "Memory": slidinglog.NewMemory(config{})} {
-		handler := ratelimit.New(ratelimit.Config{Store: store},
-			ratelimit.Policy{Name: "short", Key: keyfunc.Const("partner"), Limit: gcra.Limit{Count: 3, Per: time.Minute}},
-			ratelimit.Policy{Name: "long", Key: keyfunc.Const("partner"), Limit: gcra.PerHour(300)},
-		)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-
-		for i, want := range []int{204, 204, 204, 429, 429} {
-			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-			left := []string{"2", "1", "0", "0", "0"}[i]
-			if got := w.Header().Get("RateLimit-Remaining"); w.Code != want || got != left {
-				t.Errorf("%s, request %d: got %d with %s remaining; want %d with %s", name, i, w.Code, got, want, left)
-			}
-			if retry := w.Header().Get("Retry-After"); want == 429 && retry != "60" && retry != "59" {
-				t.Errorf("%s, request %d: Retry-After is %q; want 60, when the first leaves the window", name, i, retry)
-			}
-		}
 	}
 }

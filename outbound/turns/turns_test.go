@@ -185,60 +185,43 @@ func TestWaitOnAStoreThatWaits(t *testing.T) {
 	})
 }
 
-// 60 callers share one call a second and ask again as soon as they have been served. If
-// they have patience for a turn of each, all are served equally. If they are less patient
-// than the queue is long, they are served by chance: to ask again is no place in the queue.
+// 60 callers share one call a second and ask again as soon as they have been served. With patience for a
+// turn of each, all are served equally.
 func TestTurnsPatience(t *testing.T) {
-	const callers, minutes = 60, 4
-	for _, tt := range []struct {
-		name     string
-		patience time.Duration
-		again    func(*turns.WaitError) time.Duration
-		equally  bool
-	}{
-		{"more than a turn of each", (callers + 1) * time.Second, (*turns.WaitError).RetryAfter, true},
-		{"15s, again after RetryAfter", 15 * time.Second, (*turns.WaitError).RetryAfter, false},
-		{"15s, again every 200ms", 15 * time.Second, func(*turns.WaitError) time.Duration { return 200 * time.Millisecond }, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				partner := newTurns(everySecond)
-				partner.Charges[0].MaxWait = tt.patience
-				ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
-				defer cancel()
-				calls := make([]int, callers)
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const callers, minutes = 60, 4
+		partner := newTurns(everySecond)
+		partner.Charges[0].MaxWait = (callers + 1) * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
+		defer cancel()
+		calls := make([]int, callers)
 
-				// All ask before the second turn, so that each has its place.
-				if err := partner.Try(ctx); err != nil {
-					t.Fatal(err)
-				}
+		// All ask before the second turn, so that each has its place.
+		if err := partner.Try(ctx); err != nil {
+			t.Fatal(err)
+		}
 
-				var running sync.WaitGroup
-				for i := range calls {
-					running.Go(func() {
-						time.Sleep(time.Duration(i) * time.Millisecond) // one after the other
-						for ctx.Err() == nil {
-							err := partner.Wait(context.WithoutCancel(ctx))
-							var denied *turns.WaitError
-							if errors.As(err, &denied) {
-								time.Sleep(tt.again(denied))
-								continue
-							}
-							calls[i]++
-						}
-					})
-				}
-
-				running.Wait()
-				slices.Sort(calls)
-				t.Logf("%d to %d calls each", calls[0], calls[callers-1])
-				if tt.equally && calls[callers-1]-calls[0] > 1 {
-					t.Errorf("got calls %v; want all to be served equally", calls)
+		var running sync.WaitGroup
+		for i := range calls {
+			running.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond) // one after the other
+				for ctx.Err() == nil {
+					if err := partner.Wait(context.WithoutCancel(ctx)); err != nil {
+						t.Error(err)
+						return
+					}
+					calls[i]++
 				}
 			})
-		})
-	}
+		}
+
+		running.Wait()
+		slices.Sort(calls)
+		if calls[callers-1]-calls[0] > 1 {
+			t.Errorf("got calls %v; want all to be served equally", calls)
+		}
+	})
 }
 
 // A charge without a Cost takes one unit.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
@@ -125,49 +124,6 @@ func TestWaitBehindALateCaller(t *testing.T) {
 			waits.Wait()
 		})
 	}
-}
-
-// Callers with a deadline use every turn, although the store is slow now and then: 40 callers, of which
-// each waits 15 s at most and asks again when the error says.
-func TestWaitWithDeadlineUsesEveryTurn(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector of Go 1.26.8 crashes in its own StackDepot here, one run in four")
-	}
-
-	synctest.Test(t, func(t *testing.T) {
-		const seconds = 40
-		store := &farStore{Memory: gcra.NewMemory()}
-		ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second+time.Second/2)
-		defer cancel()
-
-		var got atomic.Int64
-		var callers sync.WaitGroup
-		for range 40 {
-			callers.Go(func() {
-				for ctx.Err() == nil {
-					patience, done := context.WithTimeout(ctx, 15*time.Second)
-					err := turns.Wait(patience, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1})
-					done()
-					var denied *turns.WaitError
-					switch {
-					case err == nil:
-						got.Add(1)
-					case errors.As(err, &denied):
-						time.Sleep(denied.RetryAfter())
-					}
-				}
-			})
-		}
-
-		for i := range int64(seconds * 20) { // a round trip takes 0 to 18 ms
-			store.roundTrip.Store(i * 7 % 10 * int64(2*time.Millisecond))
-			time.Sleep(time.Second / 20)
-		}
-		callers.Wait()
-		if turns := got.Load(); turns != seconds+1 {
-			t.Errorf("got %d turns in %d s; want %d", turns, seconds, seconds+1)
-		}
-	})
 }
 
 // A hungStore hangs from 15.01 s to 20.01 s. It then runs the charges of callers that have given up after two

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // stripeLike is a server with Stripe's limits for each account: 10 requests a second, and 3 at the same
@@ -132,29 +131,6 @@ func TestStripeLike(t *testing.T) {
 					t.Errorf("made %d charges with %d requests; want %d with at most %d", len(made), len(x.log), all, most)
 				}
 			})
-		}
-	}
-}
-
-// A POST without an Idempotency-Key is not sent again unless Config.Replay allows it: the caller gets the 429.
-func TestPostWithoutKey(t *testing.T) {
-	t.Parallel()
-	const denial = "Too many requests"
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, denial, http.StatusTooManyRequests)
-	}))
-	t.Cleanup(site.Close)
-	for _, c := range clients {
-		x := &exchanges{base: http.DefaultTransport}
-		client := &http.Client{Transport: c.build(httpclient.Config{Base: x})}
-		response, err := client.Do(post(site.URL, false)(t, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusTooManyRequests || string(body) != denial+"\n" || len(x.log) != 1 {
-			t.Errorf("%s: got %d, %q, %v after %d requests; want the 429 after one", c.name, response.StatusCode, body, err, len(x.log))
 		}
 	}
 }
