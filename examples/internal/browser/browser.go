@@ -3,6 +3,7 @@ package browser
 
 import (
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds a test in a browser.
+// patience bounds an action in a browser.
 const patience = time.Minute
 
 // Browser is a tab of a headless Chromium.
@@ -68,9 +69,7 @@ func Start(t *testing.T) *Browser {
 		missing("chromium is not installed")
 	}
 
-	tab, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	tab, cancel = chromedp.NewContext(tab, chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
+	tab, cancel := chromedp.NewContext(t.Context(), chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(path),
 		chromedp.Flag("host-resolver-rules", "MAP inspector.test 127.0.0.1"),
 		chromedp.Flag("no-proxy-server", true),
@@ -109,11 +108,13 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 // wait for it.
 func Seen[T any](b *Browser, action chromedp.Action[T]) T {
 	b.t.Helper()
-	soon, cancel := context.WithTimeout(b.tab, patience/3)
+	soon, cancel := context.WithTimeout(b.tab, patience)
 	defer cancel()
 	found, err := chromedp.Run(soon, action)
 	if err != nil {
-		shown, _ := chromedp.Run(b.tab, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
+		soon, cancel := context.WithTimeout(b.tab, patience/6)
+		defer cancel()
+		shown, _ := chromedp.Run(soon, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
 		b.t.Fatalf("%v; the page is\n%.1000s", err, shown)
 	}
 	return found
@@ -137,9 +138,13 @@ func (b *Browser) Look(scheme string, width int64) {
 	b.Do(chromedp.EmulateViewport(width, 900))
 }
 
-// Screenshot keeps a picture of the page: go test -artifacts tells where.
+// Screenshot keeps a picture of the page: go test -artifacts tells where. Without the flag nobody would see it, and
+// none is taken.
 func (b *Browser) Screenshot(name string) {
 	b.t.Helper()
+	if flag.Lookup("test.artifacts").Value.String() != "true" {
+		return
+	}
 	png := Seen(b, chromedp.FullScreenshot(100))
 	if err := os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
 		b.t.Error(err)
