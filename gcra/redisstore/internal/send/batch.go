@@ -19,7 +19,7 @@ import (
 // A batch is the requests that go to one server together, and the scripts for them.
 //
 //  1. All of its requests have been sent equally often: those that were sent before are closer to their deadlines, and the
-//     earliest deadline ends the call for all.
+//     earliest deadline ends the trip for all.
 //  2. kind says how it is sent: one script for all, or one for each subject. The arguments are written before it leaves; from
 //     then on nothing is read of a request until it is answered.
 //  3. A batch that is late is not used again: expire reads it, and so may the client, which still waits.
@@ -27,7 +27,7 @@ type batch struct {
 	requests []*Request
 	kind     redisstats.Kind
 	probe    *kind.Probe // is sent too
-	sent     int64       // the time before the call
+	sent     int64       // the time before the trip
 	deadline int64       // the first of the requests
 	charges  int
 	bytes    int  // of keys
@@ -45,13 +45,10 @@ type batch struct {
 	err        error      // of the scripts that failed, if possible one that means an outage
 	again      []*Request // are sent again at once
 
-	// What a call that is late needs.
-	node    *redis.Client // of the server, if it is one of several
-	over    bool          // the call has ended in time, and the probe has its answers
-	batcher *batcher
+	// What ends the trip of one that is late.
+	line    *line
 	timer   *time.Timer   // calls expire
 	expired chan struct{} // closed then
-	late    bool          // expire has answered the requests, and given away the place of the sender
 }
 
 // maxBytes bounds the keys of a batch, so that it never holds Redis up for long. A request with more is sent alone.
@@ -59,24 +56,25 @@ const maxBytes = 64 << 10
 
 var batches sync.Pool
 
-func getBatch() *batch {
+func newBatch() *batch {
 	if b, ok := batches.Get().(*batch); ok {
 		return b
 	}
 	b := &batch{byShare: make(map[string]int), keys: make(map[string]int), expired: make(chan struct{})}
-	// One timer for all calls of the batch. It runs from batcher.call on.
-	b.timer = time.AfterFunc(time.Hour, b.expire)
+	b.timer = time.AfterFunc(time.Hour, b.expire) // one for all of its trips
 	b.timer.Stop()
 	return b
 }
 
-func (b *batch) reset() {
+// free gives the batch's memory to another.
+func (b *batch) free() {
 	clear(b.byShare)
 	clear(b.keys)
 	*b = batch{
 		requests: b.requests[:0], scripts: b.scripts[:0], byShare: b.byShare, keys: b.keys, again: b.again[:0],
 		timer: b.timer, expired: b.expired,
 	}
+	batches.Put(b)
 }
 
 // add adds a request, or reports false if it must wait for the next batch.
@@ -99,14 +97,14 @@ func (b *batch) add(q *Request) bool {
 	return true
 }
 
-// oneSubject reports whether all requests are for one subject, if each is.
-func (b *batch) oneSubject() bool {
-	first := Tag(b.requests[0].Keys[0])
-	return !slices.ContainsFunc(b.requests, func(q *Request) bool { return Tag(q.Keys[0]) != first })
-}
-
 // write makes the scripts.
 func (b *batch) write() {
+	first := Tag(b.requests[0].Keys[0])
+	// For one subject the client finds the node, also if it has changed.
+	if b.kind == redisstats.ByNode && !slices.ContainsFunc(b.requests, func(q *Request) bool { return Tag(q.Keys[0]) != first }) {
+		b.kind = redisstats.BySubject
+	}
+
 	for _, q := range b.requests {
 		key := share(b.kind, q.Keys[0])
 		i, known := b.byShare[key]

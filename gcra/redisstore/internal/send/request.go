@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
@@ -22,9 +20,8 @@ type Request struct {
 	Keys    []string         // of the charges
 	Refund  bool
 
-	node     *redis.Client // of several servers: the batcher's, or nil if it is not known
-	deadline int64         // by the sender's clock: the request is answered by then, if only with an error
-	at       int64         // the server's time, which says in which periods quotas are
+	deadline int64 // by the sender's clock: the request is answered by then, if only with an error
+	at       int64 // the server's time, which says in which periods quotas are
 
 	sent int // how often it was sent
 

@@ -14,7 +14,7 @@ func (s *Sender) split(whole *Request) {
 	parts, indexes := whole.bySubject()
 	for _, p := range parts {
 		// Not inline: all parts are to be on their way at once.
-		s.batcher(p).submit(p, false)
+		s.line(p.Keys[0]).submit(p, false)
 	}
 
 	whole.Admitted, whole.Err = true, nil // it may have an error of when it was sent whole
@@ -77,7 +77,7 @@ func (s *Sender) refundParts(parts []*Request, deadline int64) {
 		// With a Timeout of its own, as the admission may have little left.
 		refund.at, refund.deadline = p.at, now+tat.Ticks(s.Timeout)
 		refunds = append(refunds, refund)
-		s.batcher(refund).submit(refund, false)
+		s.line(refund.Keys[0]).submit(refund, false)
 	}
 
 	timeout := time.After(tat.Duration(deadline - now))

@@ -4,19 +4,14 @@ import (
 	"context"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A Target is where calls for a key go that are no requests. They do not ask the breaker. Targets of the same server are
-// equal.
-type Target struct {
-	*batcher
-	client redis.UniversalClient
-}
+// A Target is where calls for a key go that are no requests: they wait in no line, and do not ask the breaker. Targets of the
+// same server are equal.
+type Target struct{ *line }
 
 // A Call is one run of a script.
 type Call struct {
@@ -26,10 +21,7 @@ type Call struct {
 }
 
 // Target returns the Target of a key.
-func (s *Sender) Target(key string) Target {
-	b, node := s.server(key)
-	return Target{b, s.clientOf(node)}
-}
+func (s *Sender) Target(key string) Target { return Target{s.line(key)} }
 
 // Share is what the keys of one call have in common.
 func (t Target) Share(key string) string {
@@ -55,7 +47,7 @@ func (t Target) Run(form *Script, calls []Call) (err error) {
 	defer cancel()
 	err = await.Call(ctx, func() error {
 		return rediskit.Call(func() (err error) {
-			form.run(ctx, t.client, scripts, nil)
+			form.run(ctx, t.client(), scripts, nil)
 			for i, call := range calls {
 				reply, callErr := rediskit.Reply(scripts[i].cmd, call.Replies)
 				if callErr != nil {

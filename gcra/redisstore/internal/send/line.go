@@ -1,0 +1,350 @@
+package send
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/kind"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// A line is the requests that wait for one server. Carriers take them there, many in one batch (group commit).
+//
+//  1. A request leaves at once if the pace allows it. Otherwise it waits, and leaves with all that wait as soon as another
+//     comes, or a batch is back, and the pace allows that: the busier the server, the larger the batches and the cheaper a
+//     request. No timer holds a batch back.
+//  2. A carrier is a goroutine, or the caller of a lone request. It has a place for one batch, and inFlight is how many are
+//     taken. It gives up its place when the batch is back: it takes the next one only if the pace allows it. A request that is
+//     sent again takes one more, whatever the pace. A line where nobody waits has no carrier.
+//  3. A batch whose time is up is late: expire takes it from its carrier, answers its requests and gives up the place. The
+//     carrier hangs as long as the client waits.
+//  4. A request belongs to the line from submit until it is finished. Then its caller may free it, so nothing of it is read any
+//     more.
+//  5. For each trip of a batch, each of its requests goes to Config.Before once and to Config.Learn once.
+type line struct {
+	Server string // its address
+	sender *Sender
+	node   atomic.Pointer[redis.Client] // the server's client, nil if it is not known
+	used   atomic.Int64                 // the deadline of the last request: Stats leaves out lines that were not used since
+
+	mu       sync.Mutex
+	waiting  []*Request // each precedes the next
+	inFlight int
+	hang     int // carriers that hang
+	pace     pace
+	breaker  breaker
+
+	// What the server has shown of itself: a single one or a shard, or a node of a cluster.
+	single   kind.State
+	crossing kind.Crossing
+}
+
+// submit puts a request in line, or answers it at once while the breaker is open. It does not block. With inline the caller
+// may be the carrier: if no batch is in flight, it carries one, which usually has the request, and submit returns when that is
+// over. On a busy machine, a switch to another goroutine costs a lone request as much as its round trip.
+func (l *line) submit(q *Request, inline bool) {
+	l.used.Store(q.deadline)
+	now := q.deadline - tat.Ticks(l.sender.Timeout) // about now, and no clock is read
+
+	l.mu.Lock()
+	if l.breaker.denies(now) {
+		l.mu.Unlock()
+		q.fail(ErrUnavailable)
+		return
+	}
+	l.insert(q)
+	inline = inline && l.inFlight == 0
+	leaves := l.takePlace(now)
+	l.mu.Unlock()
+
+	switch {
+	case leaves && inline:
+		if batch := l.load(nil); batch != nil && l.trip(batch) {
+			l.giveUp(batch)
+			batch.free()
+		}
+	case leaves:
+		go l.carry()
+	}
+}
+
+// insert puts a request where it belongs. The caller holds l.mu.
+func (l *line) insert(q *Request) {
+	i := len(l.waiting)
+	for i > 0 && q.precedes(l.waiting[i-1]) { // nearly always the new one is the last
+		i--
+	}
+	l.waiting = slices.Insert(l.waiting, i, q)
+}
+
+// takePlace takes a place for a carrier if a batch may leave for those that wait. The caller holds l.mu.
+func (l *line) takePlace(now int64) bool {
+	if len(l.waiting) == 0 {
+		return false
+	}
+	// A request that was sent before may have an earlier deadline than the batches in flight, so it waits for none.
+	if l.waiting[0].sent == 0 && (!l.pace.may(now, l.inFlight) || l.inFlight >= minWindow && !l.spare()) {
+		return false
+	}
+
+	// Before the carrier starts: a caller that comes next must see its place taken.
+	l.inFlight++
+	l.pace.left = now
+	return true
+}
+
+// spare reports whether the client has a connection for one more batch than minWindow: a dial would take several round trips.
+// The caller holds l.mu.
+func (l *line) spare() bool {
+	node, used := l.node.Load(), l.inFlight+l.hang
+	if node == nil || used >= l.pace.most {
+		return false
+	}
+	stats := node.PoolStats()
+	return stats.IdleConns > 0 && int(stats.TotalConns) > used // IdleConns has those that are being dialled
+}
+
+// mostInFlight is how many batches may be in flight with a client: others may need half of its pool. A pool that is not dialled
+// ahead has no connection for more than minWindow.
+func mostInFlight(client *redis.Client) int {
+	if client == nil || client.Options().MinIdleConns == 0 || client.Options().PipelinePoolSize >= 0 {
+		return minWindow
+	}
+	return max(minWindow, min(maxWindow, client.Options().PoolSize/2))
+}
+
+// carry takes batches to the server until none may leave.
+func (l *line) carry() {
+	var batch *batch
+	for {
+		// Let callers submit that are about to. With few callers, this is what fills a batch.
+		runtime.Gosched()
+		if batch = l.load(batch); batch == nil || !l.trip(batch) {
+			return
+		}
+
+		// Let the callers that have their answers run and submit again: the yield above may come on another thread than
+		// the one they wait for.
+		runtime.Gosched()
+	}
+}
+
+// load moves requests that wait into a batch, for a carrier that has a place or, with its last batch, gives it up and takes
+// the next if it may. It answers a request whose time is up with an error, and splits one of several subjects that would be sent
+// by subject. If nothing is left to send, it returns nil, and the carrier has no place.
+func (l *line) load(last *batch) *batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last != nil {
+		again := l.leave(last)
+		last.free()
+		if !again {
+			return nil
+		}
+	}
+	// Others may have taken them all. Then no clock is read: the callers have their answers, and a clock of a test may be theirs.
+	if len(l.waiting) == 0 {
+		l.inFlight--
+		return nil
+	}
+
+	batch := newBatch()
+	now := l.sender.Clock.Now()
+	// Chosen now, not in submit: the server may have shown its kind since.
+	batch.line, batch.sent, batch.kind = l, now, l.kind(now)
+	if batch.kind == redisstats.ByNode && l.waiting[0].sent > 0 {
+		batch.kind = redisstats.BySubject // by the client, which finds the node that has what this one has not
+	}
+
+	denied, n := l.breaker.denies(now), 0
+	for _, q := range l.waiting {
+		if now >= q.deadline {
+			q.fail(rediskit.NoAnswer(l.sender.Timeout))
+		} else if denied {
+			q.fail(ErrUnavailable)
+		} else if q.several(batch.kind) {
+			// Its parts may come back to this line, whose lock is held.
+			go l.sender.split(q)
+		} else if !batch.add(q) {
+			break
+		}
+		n++
+	}
+	l.waiting = slices.Delete(l.waiting, 0, n)
+
+	if len(batch.requests) == 0 {
+		l.inFlight--
+		batch.free()
+		return nil
+	}
+	batch.probing = l.breaker.begin()
+	if l.tested() && l.single.Due(now) {
+		batch.probe = kind.NewProbe(l.sender.Prefix)
+	}
+	return batch
+}
+
+// trip takes a batch to the server and back, and answers its requests. It reports false if the batch is late: then the place
+// and the batch are the carrier's no more.
+func (l *line) trip(batch *batch) (inTime bool) {
+	for _, q := range batch.requests {
+		q.sent++
+		l.sender.Before(q)
+	}
+	batch.write()
+
+	client := l.client()
+	if batch.kind == redisstats.ByNode {
+		client = l.node.Load() // keys that are not declared tell the client of a cluster no slot
+	}
+	ctx := &tripContext{context.Background(), l.sender.Clock.Time(batch.deadline), nil}
+	// A client that heeds contexts returns when the batch is late, and with it the caller that carries it.
+	if l.sender.inline {
+		ctx.done = batch.expired
+	}
+
+	batch.timer.Reset(tat.Duration(batch.deadline - batch.sent))
+	noAnswer := rediskit.Call(func() error { return batch.send(ctx, client) })
+	if !batch.timer.Stop() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.hang--
+		return false
+	}
+	batch.deliver(noAnswer)
+	l.arrive(batch, batch.probe)
+	return true
+}
+
+// expire answers the requests of a batch that is late, and gives up its place, although the client may still wait.
+func (b *batch) expire() {
+	close(b.expired)
+	b.err = rediskit.NoAnswer(b.line.sender.Timeout)
+	for _, q := range b.requests {
+		q.outcome, q.Err = failed, &failure{b.err}
+	}
+	b.line.arrive(b, nil)
+
+	b.line.mu.Lock()
+	b.line.hang++
+	b.line.mu.Unlock()
+	b.line.giveUp(b)
+}
+
+// arrive learns from a batch that is over, and answers its requests, each of which has its outcome. The probe is nil if it has
+// no answers.
+func (l *line) arrive(batch *batch, probe *kind.Probe) {
+	s := l.sender
+	now := s.Clock.Now()
+	batch.took = now - batch.sent
+	result := Result{Server: l.Server, Requests: len(batch.requests), Takes: batch.takes, Sent: batch.sent, Took: batch.took, Err: batch.err}
+
+	// A caller that is answered may call again at once, and is to find what was learned.
+	if batch.serverTime != 0 {
+		s.Clock.Learn(batch.serverTime, batch.sent)
+	}
+	s.learnTopology(batch.err)
+	l.mu.Lock()
+	l.breaker.count(batch.probing, batch.err, batch.sent, now)
+	l.learn(batch, probe, now)
+	result.Open = l.breaker.state(now) != redisstats.BreakerClosed
+	l.mu.Unlock()
+
+	if batch.err != nil {
+		s.After(result)
+	}
+	for _, q := range batch.requests {
+		s.Learn(q, batch.sent, now)
+		switch pause, again := q.again(now); {
+		case !again:
+			q.finish()
+		case pause == 0:
+			batch.again = append(batch.again, q)
+		default:
+			time.AfterFunc(pause, func() { l.submit(q, false) })
+		}
+	}
+	if batch.err == nil {
+		s.After(result)
+	}
+}
+
+// learn records what a batch has shown of the server. The caller holds l.mu.
+func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
+	switch {
+	case l.sender.cluster != nil:
+		l.crossing.Learn(cmp.Or(batch.err, batch.refusal), batch.kind == redisstats.ByNode, now)
+	case batch.refusal != nil:
+		// CROSSSLOT is an answer of the server itself, so one is enough.
+		l.single.Settle(redisstats.BySubject, now)
+	case probe != nil:
+		l.single.Learn(probe, now)
+	}
+}
+
+// leave gives up the place of a batch that is over, and puts back what is sent again at once. It reports whether it has taken a
+// place for the next one. The caller holds l.mu. It reads no clock, as load.
+func (l *line) leave(batch *batch) (again bool) {
+	now := batch.sent + batch.took
+	l.inFlight--
+	l.pace.answered(now, batch.took, batch.err)
+	for _, q := range batch.again {
+		l.insert(q)
+	}
+	return l.takePlace(now)
+}
+
+// giveUp gives the place of a batch that is over to another carrier, if one may leave.
+func (l *line) giveUp(batch *batch) {
+	l.mu.Lock()
+	again := l.leave(batch)
+	l.mu.Unlock()
+	// In another goroutine: this one may be a caller's, who has an answer.
+	if again {
+		go l.carry()
+	}
+}
+
+// tested reports whether the server is probed: a single one, or the shard of a ring.
+func (l *line) tested() bool { return l.sender.cluster == nil && l.node.Load() != nil }
+
+// client is the client for scripts of one subject: the server's, or on a cluster the store's, which finds the node.
+func (l *line) client() redis.UniversalClient {
+	if l.tested() {
+		return l.node.Load()
+	}
+	return l.sender.Client
+}
+
+// kind is what the server has shown. The caller holds l.mu.
+func (l *line) kind(now int64) redisstats.Kind {
+	switch {
+	case l.sender.cluster == nil:
+		return l.single.Kind()
+	case l.node.Load() == nil:
+		return redisstats.BySubject
+	}
+	return l.crossing.Kind(now)
+}
+
+// Kind is what the server has shown.
+func (l *line) Kind() redisstats.Kind { return l.state().Kind }
+
+// Open reports whether the breaker is not closed.
+func (l *line) Open() bool { return l.state().Breaker != redisstats.BreakerClosed }
+
+func (l *line) state() redisstats.ServerState {
+	now := l.sender.Clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return redisstats.ServerState{Server: l.Server, Breaker: l.breaker.state(now), Kind: l.kind(now)}
+}
