@@ -1,20 +1,18 @@
 // Package kind finds out what kind of server a store talks to: a probe in, a kind out. It decides nothing: package send
 // chooses how to send by the kind.
 //
-// A [State] is for a single server or a shard of a ring, which a [Probe] tests. A [Crossing] is for a node of a cluster,
-// which is not tested: its answers to what is sent anyway show what it runs.
+// A [State] is for a single server or a shard of a ring, which a [Probe] tests. A node of a cluster is not tested: its answers
+// to what is sent anyway show what it runs.
 package kind
 
 // Package redisstats names the kinds. A new one also needs what the keys of one script share (send/request.go), and a text in
 // middleware/inspect/page.html.
 
 import (
-	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
-	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 const (
@@ -61,40 +59,4 @@ func (s *State) Learn(p *Probe, now int64) (settled bool) {
 	// Also if it shows nothing: two that agree have none between them.
 	s.guess = kind
 	return false
-}
-
-// A Crossing is what a node of a cluster has shown of scripts for keys in several slots. The zero value: it may get them.
-type Crossing struct {
-	until  int64 // when to try again, after the node has refused one
-	paused bool  // none are sent after a batch that failed, until one with a script for each subject is answered
-}
-
-// crossingRetry is how long a server that does not run scripts for several slots gets none. It may be a proxy in the middle
-// of a deployment, or run a newer version by then.
-const crossingRetry = time.Minute
-
-// Kind returns whether one script goes to the node, or one for each subject.
-func (c *Crossing) Kind(now int64) redisstats.Kind {
-	if c.paused || now < c.until {
-		return redisstats.BySubject
-	}
-	return redisstats.ByNode
-}
-
-// Learn records the result of a batch. crossed says that it was one script for several slots.
-func (c *Crossing) Learn(err error, crossed bool, now int64) {
-	// While it is paused, an answer to a script for several slots is one to a call from before.
-	if err != nil || !crossed {
-		c.paused = err != nil
-	}
-	if crossed && refusesSlots(err) {
-		c.until = now + tat.Ticks(crossingRetry)
-	}
-}
-
-// refusesSlots reports whether an error means that the server does not run scripts for several slots. An outage does not mean
-// that, nor does the error of Redis 7.4 for a key whose slot is moving.
-func refusesSlots(err error) bool {
-	outage := rediskit.Down(err) && !rediskit.Unknown(err)
-	return rediskit.IsReply(err) && !outage && !strings.Contains(err.Error(), "attempted to access a non local key")
 }

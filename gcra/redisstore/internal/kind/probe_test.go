@@ -105,38 +105,3 @@ type serverError string
 
 func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
-
-// A node gets scripts for several slots until it refuses one, then again after a minute. After an outage it gets one for
-// each subject first.
-func TestCrossing(t *testing.T) {
-	const minute, crossed, bySubject = 60 * int64(time.Second/tat.Tick), true, false
-	oom := serverError("OOM command not allowed when used memory > 'maxmemory'.")
-	slotMoves := serverError("ERR Script attempted to access a non local key in a cluster node script: 41fa, on @user_script:78.")
-	killed := serverError("ERR Error running script: Script killed by user with SCRIPT KILL. script: 41fa, on @user_script:1.")
-
-	type result struct {
-		err     error
-		crossed bool
-	}
-	for name, tt := range map[string]struct {
-		results   []result
-		now, then bool // whether it may get one, and after a minute
-	}{
-		"nothing is known":                  {nil, true, true},
-		"one is answered":                   {[]result{{nil, crossed}}, true, true},
-		"one is refused":                    {[]result{{killed, crossed}, {nil, bySubject}}, false, true},
-		"a slot moves":                      {[]result{{slotMoves, crossed}, {nil, bySubject}}, true, true},
-		"out of memory":                     {[]result{{oom, crossed}}, false, false},
-		"out of memory, and answered again": {[]result{{oom, crossed}, {nil, bySubject}}, true, true},
-		"no answer":                         {[]result{{context.DeadlineExceeded, crossed}}, false, false},
-		"no answer by subject":              {[]result{{context.DeadlineExceeded, bySubject}, {nil, crossed}}, false, false},
-	} {
-		var c Crossing
-		for _, r := range tt.results {
-			c.Learn(r.err, r.crossed, 0)
-		}
-		if now, then := c.Kind(minute-1) == redisstats.ByNode, c.Kind(minute) == redisstats.ByNode; now != tt.now || then != tt.then {
-			t.Errorf("%s: got %v, after a minute %v; want %v, %v", name, now, then, tt.now, tt.then)
-		}
-	}
-}

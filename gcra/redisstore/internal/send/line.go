@@ -1,7 +1,6 @@
 package send
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -44,9 +43,13 @@ type line struct {
 	breaker  breaker
 
 	// What the server has shown of itself: a single one or a shard, or a node of a cluster.
-	single   kind.State
-	crossing kind.Crossing
+	single kind.State
+	apart  int64 // until when a node gets a script for each subject, after one for several slots has failed
 }
+
+// nodeRetry is how long a node of a cluster that has failed to run a script for several slots gets none. It may be old, or a
+// proxy in the middle of a deployment, or away.
+const nodeRetry = 10 * time.Second
 
 // submit puts a request in line, or answers it at once while the breaker is open. It does not block. With inline the caller
 // may be the carrier: if no batch is in flight, it carries one, which usually has the request, and submit returns when that is
@@ -281,10 +284,10 @@ func (l *line) arrive(batch *batch, probe *kind.Probe) {
 // learn records what a batch has shown of the server. The caller holds l.mu.
 func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
 	switch {
-	case l.sender.cluster != nil:
-		l.crossing.Learn(cmp.Or(batch.err, batch.refusal), batch.kind == redisstats.ByNode, now)
+	case batch.kind == redisstats.ByNode && (batch.err != nil || batch.refusal != nil):
+		l.apart = now + tat.Ticks(nodeRetry)
 	case batch.refusal != nil:
-		// CROSSSLOT is an answer of the server itself, so one is enough.
+		// The server has become a cluster. CROSSSLOT is an answer of the server itself, so one is enough.
 		l.single.Settle(redisstats.BySubject, now)
 	case probe != nil:
 		l.single.Learn(probe, now)
@@ -330,10 +333,10 @@ func (l *line) kind(now int64) redisstats.Kind {
 	switch {
 	case l.sender.cluster == nil:
 		return l.single.Kind()
-	case l.node.Load() == nil:
+	case l.node.Load() == nil || now < l.apart:
 		return redisstats.BySubject
 	}
-	return l.crossing.Kind(now)
+	return redisstats.ByNode
 }
 
 // Kind is what the server has shown.
