@@ -34,11 +34,11 @@ type line struct {
 	sender *Sender
 	node   atomic.Pointer[redis.Client] // the server's client, nil if it is not known
 	used   atomic.Int64                 // the deadline of the last request: Stats leaves out lines that were not used since
+	hang   atomic.Int64                 // carriers that hang
 
 	mu       sync.Mutex
 	waiting  []*Request // each precedes the next
 	inFlight int
-	hang     int // carriers that hang
 	pace     pace
 	breaker  breaker
 
@@ -108,7 +108,7 @@ func (l *line) takePlace(now int64) bool {
 // spare reports whether the client has a connection for one more batch than minWindow: a dial would take several round trips.
 // The caller holds l.mu.
 func (l *line) spare() bool {
-	node, used := l.node.Load(), l.inFlight+l.hang
+	node, used := l.node.Load(), l.inFlight+int(l.hang.Load())
 	if node == nil || used >= l.pace.most {
 		return false
 	}
@@ -205,10 +205,6 @@ func (l *line) trip(batch *batch) (inTime bool) {
 	}
 	batch.write()
 
-	client := l.client()
-	if batch.kind == redisstats.ByNode {
-		client = l.node.Load() // keys that are not declared tell the client of a cluster no slot
-	}
 	ctx := &tripContext{context.Background(), l.sender.Clock.Time(batch.deadline), nil}
 	// A client that heeds contexts returns when the batch is late, and with it the caller that carries it.
 	if l.sender.inline {
@@ -216,11 +212,9 @@ func (l *line) trip(batch *batch) (inTime bool) {
 	}
 
 	batch.timer.Reset(tat.Duration(batch.deadline - batch.sent))
-	noAnswer := rediskit.Call(func() error { return batch.send(ctx, client) })
+	noAnswer := rediskit.Call(func() error { return batch.send(ctx, l.client(batch.kind)) })
 	if !batch.timer.Stop() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.hang--
+		l.hang.Add(-1)
 		return false
 	}
 	batch.deliver(noAnswer)
@@ -236,10 +230,7 @@ func (b *batch) expire() {
 		q.outcome, q.Err = failed, &failure{b.err}
 	}
 	b.line.arrive(b, nil)
-
-	b.line.mu.Lock()
-	b.line.hang++
-	b.line.mu.Unlock()
+	b.line.hang.Add(1)
 	b.line.giveUp(b)
 }
 
@@ -320,9 +311,10 @@ func (l *line) giveUp(batch *batch) {
 // tested reports whether the server is probed: a single one, or the shard of a ring.
 func (l *line) tested() bool { return l.sender.cluster == nil && l.node.Load() != nil }
 
-// client is the client for scripts of one subject: the server's, or on a cluster the store's, which finds the node.
-func (l *line) client() redis.UniversalClient {
-	if l.tested() {
+// client is the client for scripts. On a cluster it is the store's, which finds the node, unless keys in several slots tell it
+// none.
+func (l *line) client(k redisstats.Kind) redis.UniversalClient {
+	if l.tested() || k == redisstats.ByNode {
 		return l.node.Load()
 	}
 	return l.sender.Client

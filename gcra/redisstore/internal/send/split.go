@@ -8,18 +8,14 @@ import (
 )
 
 // split answers a request whose subjects may be on different servers or in different slots by one request for each
-// subject, all at once. If one is denied or fails, split refunds what the others have taken before it answers: for the time
-// of a call a subject looks more charged than it is, never less.
+// subject, all at once. If one is denied or fails, what the others have taken is refunded before that, while the request has
+// time: for the time of a trip a subject looks more charged than it is, never less. If a refund fails, the subject stays charged.
 func (s *Sender) split(whole *Request) {
 	parts, indexes := whole.bySubject()
-	for _, p := range parts {
-		// Not inline: all parts are to be on their way at once.
-		s.line(p.Keys[0]).submit(p, false)
-	}
+	s.sendAll(parts)
 
-	whole.Admitted, whole.Err = true, nil // it may have an error of when it was sent whole
+	whole.Admitted, whole.Err = true, nil // it may have an error from when it was sent whole
 	for i, p := range parts {
-		<-p.done
 		whole.Err = errors.Join(whole.Err, p.Err)
 		whole.Admitted = whole.Admitted && p.Admitted
 		for j, index := range indexes[i] {
@@ -27,13 +23,28 @@ func (s *Sender) split(whole *Request) {
 		}
 	}
 
+	now := s.Clock.Now()
+	late := time.AfterFunc(tat.Duration(whole.deadline-now), whole.finish)
 	if !whole.Admitted || whole.Err != nil {
-		s.refundParts(parts, whole.deadline)
+		// With a Timeout of their own, as the admission may have little left.
+		s.sendAll(refunds(parts, now+tat.Ticks(s.Timeout)))
+	}
+	if late.Stop() {
+		whole.finish()
 	}
 	for _, p := range parts {
 		p.Free()
 	}
-	whole.finish()
+}
+
+// sendAll sends requests at once and returns when all are answered.
+func (s *Sender) sendAll(list []*Request) {
+	for _, q := range list {
+		s.line(q.Keys[0]).submit(q, false)
+	}
+	for _, q := range list {
+		<-q.done
+	}
 }
 
 // bySubject divides a request into a part for each subject, and returns the indexes that the charges of each part have in
@@ -56,37 +67,24 @@ func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 	return parts, indexes
 }
 
-// refundParts refunds what the parts of an admission have taken, and waits for that until the deadline at most. If a refund
-// fails, the subject stays charged.
-func (s *Sender) refundParts(parts []*Request, deadline int64) {
-	now := s.Clock.Now()
-	var refunds []*Request
+// refunds makes parts that were answered refunds of what they have taken. It leaves out those that have taken nothing.
+func refunds(parts []*Request, deadline int64) (list []*Request) {
 	for _, p := range parts {
-		refund := NewRequest(nil, true)
+		taken := 0
 		for i, c := range p.Charges {
 			// A shadow charge may be denied in a part that is admitted: it has taken nothing.
-			if c.Inc > 0 && p.Admitted && c.Admits(c.Ahead) {
+			if p.Admitted && c.Inc > 0 && c.Admits(c.Ahead) {
 				c.Undo(c.Fits(c.Ahead))
-				refund.Charges, refund.Keys = append(refund.Charges, c), append(refund.Keys, p.Keys[i])
+				p.Charges[taken], p.Keys[taken] = c, p.Keys[i]
+				taken++
 			}
 		}
-		if len(refund.Charges) == 0 {
-			continue
-		}
 
-		// With a Timeout of its own, as the admission may have little left.
-		refund.at, refund.deadline = p.at, now+tat.Ticks(s.Timeout)
-		refunds = append(refunds, refund)
-		s.line(refund.Keys[0]).submit(refund, false)
-	}
-
-	timeout := time.After(tat.Duration(deadline - now))
-	for _, refund := range refunds {
-		select {
-		case <-refund.done:
-			refund.Free()
-		case <-timeout:
-			return // the refunds go on
+		p.Charges, p.Keys = p.Charges[:taken], p.Keys[:taken]
+		p.Refund, p.deadline, p.sent = true, deadline, 0
+		if taken > 0 {
+			list = append(list, p)
 		}
 	}
+	return list
 }

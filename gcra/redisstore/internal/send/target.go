@@ -47,7 +47,7 @@ func (t Target) Run(form *Script, calls []Call) (err error) {
 	defer cancel()
 	err = await.Call(ctx, func() error {
 		return rediskit.Call(func() (err error) {
-			form.run(ctx, t.client(), scripts, nil)
+			form.run(ctx, t.client(redisstats.BySubject), scripts, nil)
 			for i, call := range calls {
 				reply, callErr := rediskit.Reply(scripts[i].cmd, call.Replies)
 				if callErr != nil {
