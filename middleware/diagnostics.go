@@ -13,13 +13,12 @@ import (
 
 // policyFailed logs that a function of a policy failed, and what happens to the
 // request.
-func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source) {
-	if errors.Is(failed.cause, context.Canceled) && r.Context().Err() != nil {
+func (l *Limiter) policyFailed(r *http.Request, policy, function string, err error, from source) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client has gone
 	}
-	args := []any{"policy", failed.policy, "function", failed.function, "requests", from.consequence(failed.function)}
-	l.log.Report(diag.PolicyFailed, failed.policy+" "+failed.function,
-		"a policy cannot be decided, because its "+failed.function+" fails", withError(args, failed.cause)...)
+	args := []any{"policy", policy, "function", function, "requests", from.consequence(function)}
+	l.log.Report(diag.PolicyFailed, policy+" "+function, "a policy cannot be decided, because its "+function+" fails", withError(args, err)...)
 }
 
 // storeFailed logs that the store failed, unless it logs by itself, and what

@@ -1,7 +1,9 @@
 package middleware
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -157,6 +159,19 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 	return allowed, delay
 }
 
+// acceptDelays lets the charges wait as long as their limits allow, but only until the
+// deadline of the request: it is better denied at once, and charged nothing, than held back
+// until nobody waits for it.
+func acceptDelays(ctx context.Context, charges []gcra.Charge) {
+	longest := gcra.MaxDelay
+	if deadline, ok := ctx.Deadline(); ok {
+		longest = max(time.Until(deadline), 0)
+	}
+	for i := range charges {
+		charges[i].MaxWait = min(charges[i].MaxDelay, longest)
+	}
+}
+
 // evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost
 // and does not count the request among a policy's first.
 func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
@@ -173,17 +188,17 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 		n := len(a.charges)
 		a.entries = append(a.entries, entry{policy: uint8(i)})
 		e, c := &a.entries[n], &a.charges[:n+1][n]
-		applies, failed := p.evaluate(r, e, c, peeks)
+		applies, function, err := p.evaluate(r, e, c, peeks)
 		if !applies {
 			a.entries = a.entries[:n]
 			continue
 		}
 
 		a.charges = a.charges[:n+1]
-		if failed != nil {
-			a.err = errors.Join(a.err, failed)
+		if err != nil {
+			a.err = errors.Join(a.err, fmt.Errorf("ratelimit: policy %s: %w", p.Name, err))
 			a.fail(n)
-			l.policyFailed(r, failed, e.source)
+			l.policyFailed(r, p.Name, function, err, e.source)
 		}
 	}
 }

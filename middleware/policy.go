@@ -20,17 +20,13 @@ type policy struct {
 }
 
 // evaluate fills the charge if the policy applies to the request, and the entry if an Override bans its
-// key or the key refuses the request. After an error the charge is for FailLocal: anonymous without a key, of the whole burst without a
-// cost, with a zero limit if none is known.
-func (p *policy) evaluate(r *http.Request, e *entry, c *gcra.Charge, peeks bool) (applies bool, _ *policyError) {
+// key or the key refuses the request. An error is of the application's function that is named. After it
+// the charge is for FailLocal: anonymous without a key, of the whole burst without a cost, with a zero limit if none is known.
+func (p *policy) evaluate(r *http.Request, e *entry, c *gcra.Charge, peeks bool) (applies bool, function string, err error) {
 	*c = p.Charge("", p.Limit)
-	function := "" // of the application, the last that was called
 	// A panic is an error like any other, so that no request can escape the other policies by causing it.
-	err := safely(func() (err error) { applies, err = p.ask(r, e, c, peeks, &function); return err })
-	if err != nil {
-		return true, &policyError{p.Name, function, err}
-	}
-	return applies, nil
+	err = safely(func() (err error) { applies, err = p.ask(r, e, c, peeks, &function); return err })
+	return applies || err != nil, function, err
 }
 
 // ask calls the functions of the application, and names each before.
@@ -124,13 +120,3 @@ func (p *policy) setCost(c *gcra.Charge, r *http.Request) error {
 	c.Cost, c.Peek = cost, cost == 0
 	return nil
 }
-
-// policyError is the error of a policy that could not be evaluated.
-type policyError struct {
-	policy   string
-	function string // field of the Policy that failed: "Key"
-	cause    error
-}
-
-func (e *policyError) Error() string { return "ratelimit: policy " + e.policy + ": " + e.cause.Error() }
-func (e *policyError) Unwrap() error { return e.cause }
