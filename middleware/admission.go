@@ -18,15 +18,15 @@ import (
 //  2. Until its Decision is handed out, to an observer or to the caller, only the goroutine of
 //     Allow, Admit, Decide or Peek uses it.
 //  3. From then on it is read-only, except for what mu guards (the status of entries, Result.Taken
-//     of charges, and made, once) and for written, which admit sets before the phase is settled.
+//     of charges, and made, once) and for described, which Admit sets before the phase is settled.
 //  4. The admissions in outer have been handed out, so rule 3 holds for them.
 type admission struct {
-	policies *policies  // of the limiter, when the request came
-	outer    *admission // of the next outer limiter that has decided; nil if there is none, and for Decide and Peek
-	entries  []entry
-	charges  []gcra.Charge
-	err      error // why policies followed their OnFailure
-	written  written
+	policies  *policies  // of the limiter, when the request came
+	outer     *admission // of the next outer limiter that has decided; nil if there is none, and for Decide and Peek
+	entries   []entry
+	charges   []gcra.Charge
+	err       error        // why policies followed their OnFailure
+	described *gcra.Result // what the triple of the fields describes, of this limiter or an outer one; nil if nothing
 
 	mu   sync.Mutex
 	made atomic.Pointer[Decision] // see decision

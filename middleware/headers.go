@@ -86,27 +86,18 @@ const (
 	listField   = "Ratelimit"
 )
 
-// written is what the limiters up to this one wrote, for inner limiters.
-type written struct {
-	closest *gcra.Result // described by the triple
-	headers Headers
-}
-
 // writeHeaders sets the fields that describe the decision. Where an outer
 // limiter has set them, the triple describes the tighter of the two, and the lists get
 // longer. A denial replaces all that outer limiters have set: no field names another time
 // than Retry-After.
 func writeHeaders(a *admission, h http.Header, headers Headers) {
-	var outer written
-	if a.outer != nil {
-		outer = a.outer.written
+	switch {
+	case a.outer == nil:
+	case a.allowed():
+		a.described = a.outer.described
+	default: // this limiter's alone: what others have left does not help the client
+		remove(h)
 	}
-	// A denial is this limiter's alone: what others have left does not help the client.
-	if outer.headers != 0 && !a.allowed() {
-		remove(h, outer.headers)
-		outer = written{}
-	}
-	a.written = outer
 
 	index := closest(a)
 	if index < 0 || headers == HeadersNone {
@@ -119,26 +110,21 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 		wait = a.retryAfter() // which a ban that is not shown may set
 	}
 	// An outer limiter may have written its own: the client sees the one that stops it first.
-	tighter := outer.headers == 0 || closer(&c.Result, outer.closest)
-	if tighter {
-		a.written.closest = &c.Result
-	}
-	a.written.headers |= headers
+	tighter := a.described == nil || closer(&c.Result, a.described)
 
 	fields := fields{h, make([]string, 0, 4)}
-	// A form is written unless a tighter outer limiter has written it.
-	shows := func(form Headers) bool { return headers&form != 0 && (tighter || outer.headers&form == 0) }
 	for i := range triples {
-		if t := &triples[i]; shows(t.headers) && !(denied && wait == 0) {
+		if t := &triples[i]; headers&t.headers != 0 && tighter && !(denied && wait == 0) {
+			a.described = &c.Result
 			fields.set(t.limit, text.capacity(&c.Limit))
 			fields.set(t.remaining, strconv.FormatInt(c.Result.Remaining, 10))
 			fields.set(t.reset, strconv.FormatInt(told(wait), 10))
 		}
 	}
-	switch {
+	switch lists := len(h[listField]) > 0; {
 	case headers&HeadersDraft11 != 0:
-		writeLists(a, &fields, outer.headers&HeadersDraft11 != 0, denied)
-	case shows(HeadersDraft6) && outer.headers&HeadersDraft11 == 0:
+		writeLists(a, &fields, lists, denied)
+	case headers&HeadersDraft6 != 0 && tighter && !lists:
 		fields.set(policyField, text.windowOf(c))
 	}
 }
@@ -232,14 +218,13 @@ func (a *admission) shown(i int) bool {
 	return a.entries[i].status != undecided && !a.charges[i].Shadow && a.charges[i].Limit.Capacity() > 0
 }
 
-// remove removes the fields of these forms.
-func remove(h http.Header, headers Headers) {
+// remove removes the fields of all forms.
+func remove(h http.Header) {
 	for i := range triples {
-		if t := &triples[i]; headers&t.headers != 0 {
-			delete(h, t.limit)
-			delete(h, t.remaining)
-			delete(h, t.reset)
-		}
+		t := &triples[i]
+		delete(h, t.limit)
+		delete(h, t.remaining)
+		delete(h, t.reset)
 	}
 	delete(h, policyField)
 	delete(h, listField)
