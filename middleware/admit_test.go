@@ -50,5 +50,8 @@ func TestAdmitEndsWithTheContext(t *testing.T) {
 		if waited := time.Since(start); d == nil || d.Allowed || d.Delay != 990*time.Millisecond || d.Err != context.Canceled || waited != 300*time.Millisecond || d.Took != 10*time.Millisecond {
 			t.Errorf("got %+v after %v; want a denial by context.Canceled after 300ms of 990, which took 10ms", d, waited)
 		}
+		if err := d.Refund(t.Context()); err != nil || l.Decide(get("/")).Delay > time.Second {
+			t.Errorf("a refund of what was held back: got %v; want its place for the next", err)
+		}
 	})
 }

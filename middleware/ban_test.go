@@ -1,12 +1,8 @@
 package middleware_test
 
 import (
-	"bytes"
-	"context"
 	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -119,33 +115,5 @@ func TestOverrideWithoutAPlan(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// A policy for users only whose requests are all anonymous says so, whatever its Key.
-func TestSkipAnonymousIsLogged(t *testing.T) {
-	var b bytes.Buffer
-	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.NewTextHandler(&b, nil))},
-		middleware.Policy{Name: "p", Key: key(""), SkipAnonymous: true, Limit: gcra.PerHour(1)})
-	for range 1000 {
-		l.Decide(get("/"))
-	}
-	if b.Len() == 0 {
-		t.Error("1000 requests without a user: nothing logged")
-	}
-}
-
-// Deny gives back what was charged to a request whose context ended while it was held back.
-func TestDenyRefundsWhatWasHeldBack(t *testing.T) {
-	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Deny: func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
-		_ = d.Refund(r.Context())
-		w.WriteHeader(d.Status())
-	}}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(1), MaxDelay: time.Hour})
-	allow(l, get("/"))
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	l.Allow(httptest.NewRecorder(), get("/").WithContext(ctx))
-	if d := l.Decide(get("/")); d.Delay > time.Minute {
-		t.Errorf("after Refund in Deny the next waits %v", d.Delay)
 	}
 }

@@ -38,16 +38,17 @@ func TestRefundFailsIsLogged(t *testing.T) {
 // First requests that come at once are still counted one by one.
 func TestFirstRequestsAtOnce(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		key  keyfunc.Func
-		want diag.Code
+		name  string
+		key   keyfunc.Func
+		skips bool
 	}{
-		{"anonymous", key(""), diag.AnonymousOnly},
-		{"no user", keyfunc.Subject(func(context.Context) string { return "" }), diag.AnonymousOnly},
+		{"anonymous", key(""), false},
+		{"no user", keyfunc.Subject(func(context.Context) string { return "" }), false},
+		{"for users only", key(""), true},
 	} {
 		log := new(diagtest.Log)
 		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-			middleware.Policy{Name: "p", Key: test.key, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return five }})
+			middleware.Policy{Name: "p", Key: test.key, Limit: five, SkipAnonymous: test.skips})
 
 		ask := func(n int) {
 			var all sync.WaitGroup
@@ -67,8 +68,8 @@ func TestFirstRequestsAtOnce(t *testing.T) {
 		}
 
 		ask(500)
-		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != test.want {
-			t.Errorf("%s: got %v; want one line of %s", test.name, lines, test.want)
+		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.AnonymousOnly {
+			t.Errorf("%s: got %v; want one line of anonymous-only", test.name, lines)
 		}
 	}
 }

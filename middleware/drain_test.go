@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -58,7 +59,7 @@ func TestDenialReadsTheBody(t *testing.T) {
 			if test.server.Handler == nil {
 				test.server.Handler = deny
 			}
-			client := dial(t, test.server)
+			client := doubles.Dial(t, test.server)
 			start, sent := time.Now(), make(chan int64, 1)
 			head := "POST / HTTP/1.1\r\nHost: h\r\n" + test.fields + "\r\n\r\n"
 			go func() {
@@ -99,7 +100,7 @@ func TestDenialReadsTheBody(t *testing.T) {
 		s := &http.Server{Handler: deny}
 		start, last := time.Now(), net.Conn(nil)
 		for range 257 {
-			last = dial(t, s)
+			last = doubles.Dial(t, s)
 			_, _ = io.WriteString(last, "POST / HTTP/1.0\r\nContent-Length: 9\r\n\r\n")
 			synctest.Wait()
 		}
@@ -109,33 +110,6 @@ func TestDenialReadsTheBody(t *testing.T) {
 		time.Sleep(5 * time.Second)
 	})
 }
-
-// dial returns a connection to the server, in memory.
-func dial(t *testing.T, s *http.Server) net.Conn {
-	client, server := net.Pipe()
-	listener := &oneConn{conn: server, closed: make(chan struct{})}
-	go func() { _ = s.Serve(listener) }()
-	t.Cleanup(func() { client.Close(); s.Close() })
-	return client
-}
-
-// oneConn is a listener with one connection.
-type oneConn struct {
-	conn   net.Conn
-	closed chan struct{}
-}
-
-func (l *oneConn) Accept() (net.Conn, error) {
-	if conn := l.conn; conn != nil {
-		l.conn = nil
-		return conn, nil
-	}
-	<-l.closed
-	return nil, net.ErrClosed
-}
-
-func (l *oneConn) Close() error   { close(l.closed); return nil }
-func (l *oneConn) Addr() net.Addr { return new(net.TCPAddr) }
 
 // reply returns the status of a response, or why there is none.
 func reply(from *bufio.Reader) string {

@@ -202,6 +202,8 @@ func (d down) Local(instances int) gcra.Store {
 
 func TestPolicyFails(t *testing.T) {
 	panics := func(*http.Request) int64 { panic("cost") }
+	consequences := map[string]string{"key": "counted in one shared bucket", "skip": "counted in one shared bucket", "cost": "charged the whole burst",
+		"limit": "counted by this server alone", "override": "counted by this server alone"} // by the first word of the name
 	for _, test := range []struct {
 		name    string
 		policy  middleware.Policy
@@ -246,7 +248,8 @@ func TestPolicyFails(t *testing.T) {
 				store, _ := newStore()
 				bad := test.policy
 				bad.Name, bad.OnFailure = "bad", mode.onFailure
-				l := limiter(t, middleware.Config{Store: store}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
+				logger, text := debugLog(slog.LevelWarn)
+				l := limiter(t, middleware.Config{Store: store, Logger: logger}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
 				passed := int64(0)
 
 				for i, want := range mode.want {
@@ -258,6 +261,11 @@ func TestPolicyFails(t *testing.T) {
 					if want == 200 {
 						passed++
 					}
+				}
+
+				function, _, _ := strings.Cut(strings.ReplaceAll(test.name, ",", ""), " ")
+				if logged := text(); mode.onFailure == middleware.FailLocal && test.limited && !strings.Contains(logged, `requests="`+consequences[function]) {
+					t.Errorf("got %s; want that requests are %s", logged, consequences[function])
 				}
 
 				// The store decided the other policy, and charged it only for what passed.

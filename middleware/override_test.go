@@ -105,45 +105,6 @@ func TestOverrideAndQuota(t *testing.T) {
 	}
 }
 
-// A failing Override is logged, and Reset returns its panic.
-func TestOverrideFailsIsLogged(t *testing.T) {
-	log := new(diagtest.Log)
-	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-		middleware.Policy{Name: "only", Key: key("k"), Limit: five, Override: func(string) (middleware.Override, bool) { panic("list") }})
-	l.Decide(get("/"))
-	lines := log.Lines()
-	if len(lines) != 1 || lines[0].Code() != diag.PolicyFailed || lines[0].Attrs["function"] != "Override" ||
-		lines[0].Attrs["requests"] != "counted by this server alone, with its share of the limit" {
-		t.Errorf("got %v; want that Override fails", lines)
-	}
-	if err := l.Reset(t.Context(), "k", "only"); err == nil || err.Error() != "ratelimit: reset: Override of policy only: panic: list" {
-		t.Errorf("reset: got %v; want the panic", err)
-	}
-}
-
-// An override that ends does not apply from then on.
-func TestOverrideEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{
-			Name: "only", Key: key("k"), Limit: five,
-			Override: func(string) (middleware.Override, bool) {
-				return middleware.Override{Limit: gcra.PerHour(1), Until: time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC)}, true
-			},
-		})
-
-		for i, want := range []int{200, 429} {
-			if d := l.Decide(get("/")); d.Status() != want {
-				t.Errorf("request %d: got %d; want %d", i+1, d.Status(), want)
-			}
-		}
-
-		time.Sleep(time.Minute)
-		if d := l.Decide(get("/")); d.Results[0].Limit != five {
-			t.Errorf("after the end: got %v; want %v", d.Results[0].Limit, five)
-		}
-	})
-}
-
 // A banned key is denied until the ban ends, and is charged to no policy. A shadow denies
 // nobody.
 func TestBan(t *testing.T) {

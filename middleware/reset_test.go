@@ -79,11 +79,13 @@ func TestResetOfLocalState(t *testing.T) {
 func TestResetMistakes(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
 		middleware.Policy{Name: "fixed", Key: key("k"), Limit: five},
-		middleware.Policy{Name: "plan", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return five }})
+		middleware.Policy{Name: "plan", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return five }},
+		middleware.Policy{Name: "list", Key: key("k"), Limit: five, Override: func(string) (middleware.Override, bool) { panic("list") }})
 	for policy, want := range map[string]string{
 		"plan": "ratelimit: reset: policy plan has LimitFor and no Limit; want",
-		"plam": `ratelimit: reset: policy is "plam"; want one of fixed, plan`,
-		"":     `ratelimit: reset: policy is ""; want one of fixed, plan`,
+		"list": "ratelimit: reset: Override of policy list: panic: list",
+		"plam": `ratelimit: reset: policy is "plam"; want one of fixed, plan, list`,
+		"":     `ratelimit: reset: policy is ""; want one of fixed, plan, list`,
 	} {
 		if err := l.Reset(t.Context(), "k", policy); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v; want %s", policy, err, want)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/signin"
 )
@@ -163,30 +163,11 @@ func TestUnsettled(t *testing.T) {
 	})
 }
 
-// pipes is a listener in a bubble.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	if conn, ok := <-p; ok {
-		return conn, nil
-	}
-	return nil, net.ErrClosed
-}
-func (p pipes) Close() error   { return nil }
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
 // A body that does not arrive ends with a 400, and the connection with it.
 func TestSlowBody(t *testing.T) {
 	for name, build := range frameworks {
 		synctest.Test(t, func(t *testing.T) {
-			server := http.Server{Handler: build(newGuard(t, middleware.Config{Store: gcra.NewMemory()}, signin.JSON("username")), nil)}
-			listener := make(pipes)
-			defer close(listener)
-			go server.Serve(listener)
-			conn, served := net.Pipe()
-			defer conn.Close()
-			listener <- served
-
+			conn := doubles.Dial(t, &http.Server{Handler: build(newGuard(t, middleware.Config{Store: gcra.NewMemory()}, signin.JSON("username")), nil)})
 			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 			fmt.Fprint(conn, "POST /login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
 			if answer, err := io.ReadAll(conn); !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || err != nil {

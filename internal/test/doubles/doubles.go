@@ -1,11 +1,14 @@
-// Package doubles has what stands in for a clock and for a store in tests.
+// Package doubles has what stands in for a clock, a store and a network in tests.
 package doubles
 
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -96,3 +99,30 @@ func (s *Store) call(ctx context.Context, count *int) error {
 	}
 	return err
 }
+
+// Dial returns a connection to the server, in memory.
+func Dial(t testing.TB, s *http.Server) net.Conn {
+	client, server := net.Pipe()
+	listener := &oneConn{conn: server, closed: make(chan struct{})}
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(func() { client.Close(); s.Close() })
+	return client
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conn   net.Conn
+	closed chan struct{}
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	if conn := l.conn; conn != nil {
+		l.conn = nil
+		return conn, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *oneConn) Close() error   { close(l.closed); return nil }
+func (l *oneConn) Addr() net.Addr { return new(net.TCPAddr) }
