@@ -19,26 +19,27 @@ func Begin(w http.ResponseWriter, r *http.Request) {
 
 // Custom has deny write the denial. If it writes nothing, the response has the status, and no more.
 func Custom(w http.ResponseWriter, status int, deny func(http.ResponseWriter)) {
-	// Deny may write to gin's and echo's by the framework's context. gin sends the status at the end, and where there is
-	// no route it is 404 already.
-	if own, ok := w.(interface {
-		Written() bool
-		Status() int
-	}); ok {
-		before := own.Status()
-		if deny(w); own.Written() || own.Status() != before {
-			return
-		}
-	} else {
-		noted := &denyWriter{ResponseWriter: w}
-		if deny(noted); noted.written {
-			return
-		}
+	own, ok := w.(telling)
+	if !ok {
+		own = &denyWriter{ResponseWriter: w}
 	}
-	w.WriteHeader(status)
+
+	// gin sends the status at the end, and where there is no route it is 404 already.
+	before := own.Status()
+	if deny(own); !own.Written() && own.Status() == before {
+		w.WriteHeader(status)
+	}
 }
 
-// denyWriter is the writer of a Config.Deny. It notes whether Deny writes: if not, an implied 200
+// telling is a writer that tells whether something has been written. gin's and echo's are, also where Deny
+// writes by the framework's context.
+type telling interface {
+	http.ResponseWriter
+	Written() bool
+	Status() int
+}
+
+// denyWriter is the writer of a Config.Deny elsewhere. It notes whether Deny writes: if not, an implied 200
 // would mean that the request was served.
 type denyWriter struct {
 	http.ResponseWriter
@@ -46,6 +47,8 @@ type denyWriter struct {
 }
 
 func (w *denyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *denyWriter) Written() bool               { return w.written }
+func (w *denyWriter) Status() int                 { return 0 }
 
 func (w *denyWriter) WriteHeader(status int) {
 	w.written = w.written || status >= 200 // others are informational
