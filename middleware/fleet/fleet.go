@@ -75,7 +75,11 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	o := &Overrides{client: client, key: overrides.Key(prefix), log: diag.Log{Logger: cfg.Logger}}
 	o.known.Store(new(overrides.Table))
 	o.refresh(ctx)
-	go o.follow(ctx)
+	go func() {
+		for await.Sleep(ctx, interval) == nil {
+			o.refresh(ctx)
+		}
+	}()
 	return o, nil
 }
 
@@ -104,19 +108,6 @@ func (o *Overrides) InForce() (limits, bans int) {
 		}
 	}
 	return limits, bans
-}
-
-func (o *Overrides) follow(ctx context.Context) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			o.refresh(ctx)
-		}
-	}
 }
 
 // refresh reads the overrides if they have changed. After an error the known ones stay.
