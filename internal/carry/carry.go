@@ -61,9 +61,8 @@ func With[C any](r *http.Request, pattern string, framework C) *http.Request {
 
 // Framework returns what With was given, and whether there is one of this type.
 func Framework[C any](ctx context.Context) (framework C, ok bool) {
-	c, ok := ctx.Value(frameworkKey[C]{}).(*carried[C])
-	if !ok {
-		return framework, false
+	if c, ok := ctx.Value(frameworkKey[C]{}).(*carried[C]); ok {
+		return c.framework, true
 	}
-	return c.framework, true
+	return framework, false
 }

@@ -122,11 +122,9 @@ var hash = regexp.MustCompile(`^%#[0-9a-f]{32}$`)
 // CheckSubject returns an error for what is neither a network nor a key of this module: an
 // address without its kind, an IPv6 address that is not a network, a hash.
 func CheckSubject(s string) error {
-	if s == "" || len(s) > longestText {
-		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
-	}
-
 	switch {
+	case s == "" || len(s) > longestText:
+		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
 	case s == "(anonymous)":
 		return errors.New("subject is (anonymous), which stands for all requests with an empty key; want the text of a key")
 	case hash.MatchString(s):

@@ -97,18 +97,16 @@ func (t *Table) Match(r *http.Request) Matching {
 	}
 	// Routes are few, so what is the same for all requests of one is compared once.
 	key := route{r.Pattern, r.Method}
-	found, ok := t.byRoute.Get(key)
-	if ok {
-		return Matching{routing: found, r: r}
-	}
-
-	found = &routing{pattern.FromRouter(r.Pattern), make([]match, len(t.policies))}
-	for i, p := range t.policies {
-		found.matches[i] = p.match(found.route, r.Method)
+	found, known := t.byRoute.Get(key)
+	if !known {
+		found = &routing{pattern.FromRouter(r.Pattern), make([]match, len(t.policies))}
+		for i, p := range t.policies {
+			found.matches[i] = p.match(found.route, r.Method)
+		}
 	}
 
 	m := Matching{routing: found, r: r}
-	if pattern.Standard(r.Method) != "" { // clients can invent others, which adapters leave out of the route
+	if !known && pattern.Standard(r.Method) != "" { // clients can invent others, which adapters leave out of the route
 		t.byRoute.Put(key, found)
 		t.reportGaps(&m)
 	}
