@@ -8,8 +8,12 @@ import (
 // safely calls f and returns its error, or its panic as an error.
 func safely(f func() error) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			err = &panicError{p, debug.Stack()}
+		switch p := recover().(type) {
+		case nil:
+		case error:
+			err = &panicError{fmt.Errorf("panic: %w", p), debug.Stack()}
+		default:
+			err = &panicError{fmt.Errorf("panic: %v", p), debug.Stack()}
 		}
 	}()
 	return f()
@@ -17,14 +21,8 @@ func safely(f func() error) (err error) {
 
 // panicError is a panic of a policy's function or of a store.
 type panicError struct {
-	value any
+	error
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprint("panic: ", e.value) }
-
-// Unwrap returns the value of the panic if it is an error, and otherwise nil.
-func (e *panicError) Unwrap() error {
-	err, _ := e.value.(error)
-	return err
-}
+func (e *panicError) Unwrap() error { return e.error }
