@@ -68,19 +68,19 @@ func (p PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
 
 // banned says in a sentence until when the client is banned, or returns "" if it is not.
 func (d *Decision) banned() string {
-	ban, longest, ends := false, time.Duration(0), true
+	longest, never := time.Duration(0), false
 	for i := range d.Results {
 		if p := &d.Results[i]; p.Banned && !p.Shadow {
-			ban, longest, ends = true, max(longest, p.RetryAfter), ends && !p.Never
+			longest, never = max(longest, p.RetryAfter), never || p.Never
 		}
 	}
 
 	const text = "The request was denied because its client is banned"
 	switch {
-	case !ban:
-		return ""
-	case !ends || longest == math.MaxInt64: // more than a Duration holds
+	case never, longest == math.MaxInt64: // more than a Duration holds
 		return text + "."
+	case longest == 0:
+		return ""
 	}
 	return text + " until " + time.Now().Add(longest).Round(time.Second).UTC().Format(time.RFC3339) + "."
 }

@@ -112,9 +112,6 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 func (l *Limiter) Peek(r *http.Request) *Decision {
 	r, s := withState(r)
 	l.evaluate(r, &s.admission, true)
-	for i := range s.charges {
-		s.charges[i].Peek = true
-	}
 	// A client that hangs up must not make the store fail.
 	l.take((*uncancelled)(s), &s.admission)
 	for i := range s.entries {
@@ -195,6 +192,7 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 		}
 
 		a.charges = a.charges[:n+1]
+		c.Peek = c.Peek || peeks
 		if err != nil {
 			a.err = errors.Join(a.err, fmt.Errorf("ratelimit: policy %s: %w", p.Name, err))
 			a.fail(n)
