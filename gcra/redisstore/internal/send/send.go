@@ -4,14 +4,14 @@ package send
 
 // The path of a request:
 //
-//  1. Sender.Send (send.go) gives it to the batcher of its server. If its subjects may be on several servers, it is divided,
+//  1. Sender.Send (send.go) gives it to the line of its server. If its subjects may be on several servers, it is divided,
 //     and what its parts have taken is refunded unless all are admitted (split.go).
-//  2. batcher.submit (batcher.go) puts it in line, or fails it at once while the breaker is open (breaker.go). As soon as a
+//  2. line.submit (line.go) puts it in line, or fails it at once while the breaker is open (breaker.go). As soon as a
 //     batch may leave (pace.go), a sender, which is a goroutine or the caller itself, moves those that wait into one
 //     (batch.go): one script, or one for each subject, by the kind of the server (way.go, way_node.go).
 //  3. The script becomes one call of take.lua (script.go). If the server lacks its text, it is sent again with the text.
 //  4. The reply, or the lack of one, gives each request an outcome (request.go). The batch is learned from and its callers
-//     are answered, in batcher.end. A request of which nothing has run is sent again.
+//     are answered, in line.end. A request of which nothing has run is sent again.
 //
 // When a script fails, its requests have its error; when a batch has no answer by the first deadline of its requests, all
 // get an error at once, and a later reply is not read. Both may have been charged. A request whose time is up in line is
