@@ -99,37 +99,40 @@ func (s site) with(options ...connect.ClientOption) site {
 	return s
 }
 
-// answer is what a client gets: the headers and trailers together, as an error
-// has them.
-type answer struct {
-	err  *connect.Error
-	code connect.Code // 0 if there is no error
-	meta http.Header
-}
+// answer returns what a client gets: the headers and trailers together, as an error has them.
+func answer(err error, meta http.Header) rpctest.Answer {
+	if err == nil {
+		return rpctest.Answer{Fields: meta}
+	}
+	failed, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return rpctest.Answer{Code: uint32(connect.CodeUnknown), Message: err.Error()}
+	}
 
-func newAnswer(err error, meta http.Header) (a answer) {
-	a.meta = meta
-	if errors.As(err, &a.err) {
-		a.code, a.meta = a.err.Code(), a.err.Meta()
-	} else if err != nil {
-		a.code = connect.CodeUnknown
+	a := rpctest.Answer{Code: uint32(failed.Code()), Message: failed.Message(), Fields: failed.Meta()}
+	for _, d := range failed.Details() {
+		message, err := d.Value()
+		if err != nil {
+			panic(err)
+		}
+		a.Details = append(a.Details, message)
 	}
 	return a
 }
 
 // call makes a call of the procedure with one message, and reads to the end.
-func (s site) call(ctx context.Context, procedure string, header http.Header) answer {
+func (s site) call(ctx context.Context, procedure string, header http.Header) rpctest.Answer {
 	client := connect.NewClient[emptypb.Empty, emptypb.Empty](s.client, s.url+procedure, s.options...)
 	switch procedure {
 	case streamCall:
 		stream, err := client.CallServerStream(ctx, connect.NewRequest(new(emptypb.Empty)))
 		if err != nil {
-			return newAnswer(err, nil)
+			return answer(err, nil)
 		}
 		defer stream.Close()
 		for stream.Receive() { // to the end
 		}
-		return newAnswer(stream.Err(), stream.ResponseHeader())
+		return answer(stream.Err(), stream.ResponseHeader())
 	case duplexCall:
 		stream := client.CallBidiStream(ctx)
 		defer stream.CloseResponse()
@@ -142,7 +145,7 @@ func (s site) call(ctx context.Context, procedure string, header http.Header) an
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
-		return newAnswer(err, stream.ResponseHeader())
+		return answer(err, stream.ResponseHeader())
 	}
 
 	request := connect.NewRequest(new(emptypb.Empty))
@@ -156,9 +159,9 @@ func (s site) call(ctx context.Context, procedure string, header http.Header) an
 	}
 	response, err := client.CallUnary(ctx, request)
 	if err != nil {
-		return newAnswer(err, nil)
+		return answer(err, nil)
 	}
-	return newAnswer(nil, response.Header())
+	return answer(nil, response.Header())
 }
 
 func key(s string) func(*http.Request) (string, error) {
