@@ -73,6 +73,7 @@ func newRedis(meter metric.Meter, stores []redisstats.Store) (*redis, error) {
 		metric.WithUnit("{server}"),
 		metric.WithDescription("Servers that share the limits, as counted last; 0 before the first count. The largest count of several stores."))
 
+	// No gauge: stores that share a server add up.
 	rs.breakers, errs[2] = meter.Int64ObservableUpDownCounter("ratelimit.redis.breaker.status",
 		metric.WithUnit("{breaker}"),
 		metric.WithDescription("1 for the state of a server's breaker, 0 for the other states."))

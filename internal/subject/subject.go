@@ -22,6 +22,7 @@ func Network(s string) (network netip.Prefix, err error) {
 	network, ok := ParseNetwork(text)
 	addr, bits := network.Addr(), network.Bits()
 
+	// A client has one key, so any other spelling of its address would match nothing.
 	switch {
 	case !isAddr && ok && strings.Contains(text, "/"):
 		return network, fmt.Errorf("keys that are addresses begin with ip:; want %q", Key(network.Masked()))

@@ -56,6 +56,7 @@ func Denial(d *middleware.Decision) (code uint32, message string, violations []V
 		}
 	}
 
+	// What could not be decided was not used up, whatever other policies say.
 	if d.Status() == http.StatusServiceUnavailable {
 		code, message = 14, "The call was denied because the service cannot check its rate limits at the moment." // UNAVAILABLE
 	}

@@ -182,6 +182,7 @@ func (i *Inspector) storeView() store {
 		MeanBatchSize: float64(now.Operations) / float64(batches),
 	}
 
+	// A server that has not failed yet may have no state.
 	for _, one := range now.Servers {
 		one.Breaker = cmp.Or(one.Breaker, redisstats.BreakerClosed)
 		s.Servers = append(s.Servers, server(one))

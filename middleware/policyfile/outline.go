@@ -32,6 +32,7 @@ func Describe(name string, data []byte, known Names) ([]Outline, error) {
 		Costs: map[string]func(*http.Request) int64{},
 		names: &known,
 	}
+	// Nothing calls them: only their names count.
 	for _, key := range known.Keys {
 		funcs.Keys[key] = noKey
 	}

@@ -137,6 +137,7 @@ func (e *entry) readKey(v value) {
 	var keys []keyfunc.Func
 	seen := map[string]position{}
 	for _, v := range items {
+		// First panics on a nil function, which must not end a server that reloads.
 		key, ok := e.funcs.key(v)
 		name, _ := stringValue(v.node)
 		switch {
@@ -172,6 +173,7 @@ func (e *entry) readCost(v value) {
 		return
 	}
 
+	// Neither a number nor a name: the mistake lists both.
 	if names := slices.Sorted(maps.Keys(e.funcs.Costs)); len(names) > 0 {
 		v.want += ", or " + oneOf(names)
 	}

@@ -99,6 +99,7 @@ func (v value) pairs() (values []value) {
 			v.addf(at, "the name of a field is %s; want text", describe(pair.Key))
 		} else if v.once(seen, name, at) {
 			field := value{v.mistakes, pair.Value, nodePosition(pair.Value), at, name, ""}
+			// Nothing is there to point at.
 			if isEmpty(pair.Value) && pair.Value.Type() == ast.NullType {
 				field.at = at
 			}
@@ -142,6 +143,7 @@ func (v value) fields(found map[string]value, fields ...field) bool {
 		fields[i].read(v)
 	}
 
+	// Only what is not there at all: an empty field is reported where it is.
 	for _, f := range fields {
 		if _, ok := found[f.name]; !ok && f.required {
 			v.errorf("has no %s; want %s", f.name, f.want)

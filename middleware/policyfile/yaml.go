@@ -89,6 +89,7 @@ func tooMuch(tokens token.Tokens) (at *token.Token, bound string) {
 			marks, line = 0, t.Position.Line
 		}
 
+		// The parser calls itself for each of these, and a stack that overflows ends the process.
 		switch t.Type {
 		case token.MappingStartType, token.SequenceStartType:
 			brackets++
