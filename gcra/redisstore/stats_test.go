@@ -1,9 +1,7 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,9 +11,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
-	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -81,46 +77,7 @@ func TestStatsForgetServers(t *testing.T) {
 	}
 }
 
-// While a breaker is not closed, Stats says why: also of the nodes of a cluster. Without
-// EVALSHA or EVAL nothing is answered, and the store is not asked each time.
-func TestReasonOfAnOpenBreaker(t *testing.T) {
-	t.Parallel()
-	const needs = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
-	renamed := func(commands ...string) (args []string) {
-		for _, c := range commands {
-			args = append(args, "--rename-command", c, "")
-		}
-		return args
-	}
-
-	cluster := redistest.StartCluster(t, renamed("EVALSHA")...)
-	for name, url := range map[string]string{
-		"EVALSHA": redistest.Start(t, renamed("EVALSHA")...).URL(),
-		"EVAL":    redistest.Start(t, renamed("EVAL")...).URL(),
-		"both":    redistest.Start(t, renamed("EVALSHA", "EVAL")...).URL(),
-		"cluster": "redis://" + strings.Join(cluster.Addrs(), ","),
-	} {
-		t.Run(name, func(t *testing.T) {
-			log := new(diagtest.Text)
-			r := openStore(t, url, config{Logger: log.Logger()})
-			r.Local(0)
-
-			redistest.Eventually(t, patience, "the reason", func() bool {
-				_, err := gcra.Take(t.Context(), r, plenty)
-				return errors.Is(err, redisstore.ErrUnavailable) && slices.ContainsFunc(r.Stats().Servers, func(s redisstats.ServerState) bool {
-					return s.Breaker != redisstats.BreakerClosed && strings.Contains(s.Reason, "unknown command") && strings.HasSuffix(s.Reason, needs)
-				})
-			})
-
-			redistest.Eventually(t, patience, "the line", func() bool {
-				lines := log.Lines("code=redis-protocol ")
-				return len(lines) == 1 && strings.Contains(lines[0], "level=ERROR") && strings.Contains(lines[0], needs)
-			})
-		})
-	}
-}
-
-// The reason goes when the server answers again.
+// While a breaker is not closed, Stats says why. The reason goes when the server answers again.
 func TestReasonGoes(t *testing.T) {
 	server := redistest.Start(t)
 	do(t, server, "acl setuser a on >hunter2 ~rl:* +eval +mget +set +time")
