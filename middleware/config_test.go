@@ -31,7 +31,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		{"nil pointer", middleware.Config{Store: (*gcra.Memory)(nil)}, []middleware.Policy{ok}, []string{"Store is nil"}},
 		{"no local store", middleware.Config{Store: down{}}, []middleware.Policy{ok}, []string{"Store is a middleware_test.down whose Local returns nil; want"}},
 		{"nil local store", middleware.Config{Store: down{(*gcra.Memory)(nil)}}, []middleware.Policy{ok}, []string{"Store is a middleware_test.down whose Local returns nil; want"}},
-		{"headers", middleware.Config{Store: store.Store, Headers: middleware.HeadersNone | middleware.HeadersXRateLimit}, []middleware.Policy{ok}, []string{"Headers is x-ratelimit|none; want"}},
+		{"headers", middleware.Config{Store: store.Store, Headers: middleware.HeadersNone | middleware.HeadersXRateLimit | middleware.HeadersDraft11}, []middleware.Policy{ok}, []string{"Headers is draft11|x-ratelimit|none; want"}},
 		{"unknown headers", middleware.Config{Store: store.Store, Headers: 128}, []middleware.Policy{ok}, []string{"Headers is Headers(0b10000000); want"}},
 		{"instances", middleware.Config{Store: store.Store, Instances: -1}, []middleware.Policy{ok}, []string{"Instances is -1; want"}},
 		{"no names", store, []middleware.Policy{{Key: key("k"), Limit: five}, {Key: key("k"), Limit: five}},

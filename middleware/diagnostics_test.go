@@ -124,6 +124,13 @@ func TestDecideAfterAllow(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store, Logger: log.Logger()}, p)
 	r, _ = l.Allow(httptest.NewRecorder(), r)
 	l.Decide(r) // on purpose, for more units
+
+	// Buckets of other subjects, calendars and stores are others.
+	subject, calendar := p, p
+	subject.Key, calendar.Limit = key("j"), gcra.Quota(5, gcra.Daily)
+	for other, store := range map[*middleware.Policy]gcra.Store{&subject: store, &calendar: store, &p: gcra.NewMemory()} {
+		limiter(t, middleware.Config{Store: store, Logger: log.Logger()}, *other).Allow(httptest.NewRecorder(), r)
+	}
 	if lines := log.Lines(); len(lines) > 0 {
 		t.Errorf("got %v; want no line", lines)
 	}

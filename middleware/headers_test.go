@@ -95,6 +95,8 @@ func TestClosestPolicy(t *testing.T) {
 	policy := func(name string, l gcra.Limit, cost int64) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: l, Cost: func(*http.Request) int64 { return cost }}
 	}
+	forever, hour := policy("a", gcra.PerMinute(4), 1), policy("b", gcra.PerDay(1), 1)
+	forever.Override, hour.Override = ban(time.Time{}), ban(time.Now().Add(time.Hour))
 
 	for _, test := range []struct {
 		name     string
@@ -105,7 +107,8 @@ func TestClosestPolicy(t *testing.T) {
 		{"as much left, longer", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerHour(9), 1)}, "9;w=3600"},
 		{"denying wins over least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
 		{"longest wait", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerHour(1), 1), policy("c", gcra.PerMinute(2), 2)}, "1;w=3600"},
-		{"never wins over any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
+		{"never wins over any wait", []middleware.Policy{hour, forever}, "4;w=60"},
+		{"in any order", []middleware.Policy{forever, hour}, "4;w=60"},
 	} {
 		store, _ := newStore()
 		l := limiter(t, middleware.Config{Store: store, Logger: unread}, test.policies...)
