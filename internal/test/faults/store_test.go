@@ -176,14 +176,6 @@ func works(t testing.TB, s gcra.Store) {
 	redistest.Eventually(t, ample, "the store to work", func() bool { return answers(s) })
 }
 
-// settles has the store learn the kind of its server, so that its next batches are one script each.
-func settles(t testing.TB, r *rig) {
-	t.Helper()
-	if err := r.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // answers reports whether the store answers.
 func answers(s gcra.Store) bool { return answersFor(s, "somebody") }
 
