@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -175,35 +174,6 @@ func TestReplayEqualsMiddleware(t *testing.T) {
 		if tally.requests == 0 || tally.denied == 0 {
 			t.Errorf("policy %s: got %d denied of %d; want a test of it", tally.policy.Name, tally.denied, tally.requests)
 		}
-	}
-}
-
-// The program counts the denials of the middleware: from files to figures.
-func TestRunCountsDenials(t *testing.T) {
-	policies := write(t, allKinds)[0]
-	all := traffic(6000)
-	synctest.Test(t, func(t *testing.T) { live(t, policies, all) })
-
-	var log bytes.Buffer
-	denied := 0
-	for _, s := range all {
-		fmt.Fprintln(&log, s.line)
-		if s.deniedLive {
-			denied++
-		}
-	}
-
-	args := []string{"--policies", policies}
-	for _, route := range allRoutes {
-		args = append(args, "--route", route)
-	}
-
-	var out strings.Builder
-	if err := run(t.Context(), append(args, "-"), &log, &out, &bytes.Buffer{}); err != nil {
-		t.Fatal(err)
-	}
-	if want := withPercent(int64(denied), 6000) + " of the requests would have been denied\n"; !strings.Contains(out.String(), want) {
-		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
 }
 

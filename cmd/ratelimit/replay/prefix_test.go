@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os/exec"
 	"regexp"
@@ -150,9 +149,10 @@ func TestNoPrefixes(t *testing.T) {
 	}
 }
 
-// Logs in other formats are rejected with the format to use.
+// Logs in other formats, or with a prefix before each client, are rejected with what to use.
 func TestForeignFormats(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
+		{`web-1  | 192.0.2.7 - - [21/Nov/2026:22:49:02 +0000] "GET / HTTP/1.1" 200 2`, "docker compose logs --no-log-prefix"},
 		{`127.0.0.1:33854 [21/Nov/2026:22:49:02.804] a n/s1 0/0/0/0/0 200 124 - - ---- 1/1/0/0/0 0/0 "GET /hello?x=1 HTTP/1.1"`, "want option httplog clf"},
 		{`Nov 21 22:49:02 web1 haproxy[16599]: 127.0.0.1:33854 [21/Nov/2026:22:49:02.804] a n/s1 0/0/0/0/0 200 124 - - ---- 1/1/0/0/0 0/0 "GET /hello?x=1 HTTP/1.1"`, "want option httplog clf"},
 		{`2026/11/21 22:49:06 "GET http://127.0.0.1:33229/hello?x=%22 HTTP/1.1" from 127.0.0.1:33084 - 200 6B in 94.341µs`, "chi's Logger, whose times have no zone; -h shows a format for chi"},
@@ -180,18 +180,3 @@ func TestForeignFormats(t *testing.T) {
 }
 
 const generic = "no [20/Nov/2026:13:55:36 +0000] where it should be; want Common or Combined log format, or a JSON object; see -h"
-
-// A log of docker compose with three clients is rejected, and not read as one client with
-// thirty users.
-func TestRunRejectsPrefixes(t *testing.T) {
-	var log strings.Builder
-	for i := range 30 {
-		fmt.Fprintf(&log, "web-1  | 192.0.2.%d - - [21/Nov/2026:22:49:%02d +0000] \"GET / HTTP/1.1\" 200 2\n", i%3, i)
-	}
-	files := write(t, "policies: [{name: a, key: user, limit: 10/minute}]", log.String())
-	var out bytes.Buffer
-	err := run(t.Context(), []string{"--policies", files[0], files[1]}, nil, &out, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "docker compose logs --no-log-prefix") || out.Len() > 0 {
-		t.Errorf("got %v and\n%s\nwant an error that says docker compose logs --no-log-prefix", err, &out)
-	}
-}

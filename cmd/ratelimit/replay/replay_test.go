@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"context"
+	"flag"
 	"io"
 	"log"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 )
+
+var update = flag.Bool("update", false, "write testdata/report.txt anew")
 
 // TestMain runs the program if a test asks for it.
 func TestMain(m *testing.M) {
@@ -44,6 +47,23 @@ func TestReport(t *testing.T) {
 	}
 	if stderr.Len() > 0 {
 		t.Errorf("got %q on standard error; want no bar where it is no terminal", &stderr)
+	}
+}
+
+// docs/rollout.md shows a part of the report.
+func TestRollout(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/rollout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := os.ReadFile("testdata/report.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, excerpt, found := bytes.Cut(page, []byte("```text\npolicy "))
+	excerpt, _, closed := bytes.Cut(excerpt, []byte("```"))
+	if !found || !closed || !bytes.Contains(report, excerpt) {
+		t.Errorf("got\n%s\nwant it in\n%s", excerpt, report)
 	}
 }
 
