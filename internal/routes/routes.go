@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
@@ -53,7 +54,8 @@ type route struct{ pattern, method string }
 // beginning, a policy applies by the route or by the path that is left.
 type routing struct {
 	route   *pattern.Pattern
-	matches []match // of each policy
+	matches []match     // of each policy
+	gaps    atomic.Bool // there are gaps that are not logged yet
 }
 
 // match is how a policy applies to the requests of a route.
@@ -97,26 +99,36 @@ func (t *Table) Match(r *http.Request) Matching {
 	}
 	// Routes are few, so what is the same for all requests of one is compared once.
 	key := route{r.Pattern, r.Method}
-	found, known := t.byRoute.Get(key)
-	if !known {
-		found = &routing{pattern.FromRouter(r.Pattern), make([]match, len(t.policies))}
+	found, ok := t.byRoute.Get(key)
+	if !ok {
+		found = &routing{route: pattern.FromRouter(r.Pattern), matches: make([]match, len(t.policies))}
+		standard := pattern.Standard(r.Method) != "" // clients can invent others, which adapters leave out of the route
 		for i, p := range t.policies {
 			found.matches[i] = p.match(found.route, r.Method)
+			if standard && found.matches[i].gap != nil {
+				found.gaps.Store(true)
+			}
+		}
+		if standard {
+			t.byRoute.Put(key, found)
 		}
 	}
 
 	m := Matching{routing: found, r: r}
-	if !known && pattern.Standard(r.Method) != "" { // clients can invent others, which adapters leave out of the route
-		t.byRoute.Put(key, found)
+	if found.gaps.Load() {
 		t.reportGaps(&m)
 	}
 	return m
 }
 
-// reportGaps logs the gaps of a route, unless the first request shows that the path that is left decides.
+// reportGaps logs the gaps of a route at its first request whose path is as the router saw it: behind a mount the path that is
+// left decides, and a client may spell the path in a way of its own.
 func (t *Table) reportGaps(m *Matching) {
+	if !m.below() || !m.gaps.CompareAndSwap(true, false) {
+		return
+	}
 	for i, p := range t.policies {
-		if g := m.matches[i].gap; g != nil && m.below() {
+		if g := m.matches[i].gap; g != nil {
 			t.Log.Report(diag.RouteApart, p.name, g.text, "policy", p.name, "pattern", g.pattern, "route", m.r.Pattern)
 		}
 	}
