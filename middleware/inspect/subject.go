@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -50,6 +51,7 @@ func (l *level) Percent() int64 { return 100 * l.Left / max(l.Burst, 1) }
 type override struct {
 	Override string `json:"override,omitempty"`      // its limit, noLimit or banned
 	Name     string `json:"override_name,omitempty"` // of [middleware.Override]
+	Mistake  string `json:"mistake,omitempty"`       // why the limit cannot be charged: requests follow the policy's OnFailure
 }
 
 // The texts of overrides that lift the limit, as in a policy file, and that ban the key.
@@ -72,11 +74,16 @@ func overrideOf(p *middleware.Policy, subject string) (o middleware.Override) {
 func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool, o override) {
 	switch found := overrideOf(p, subject); {
 	case found.Banned:
-		return nil, true, override{banned, found.Name}
+		return nil, true, override{Override: banned, Name: found.Name}
 	case found.Limit == gcra.Unlimited():
-		return nil, true, override{noLimit, found.Name}
+		return nil, true, override{Override: noLimit, Name: found.Name}
 	case found.Limit != (gcra.Limit{}): // a missing one leaves the limit without it
-		return []gcra.Limit{found.Limit}, true, override{found.Limit.String(), found.Name}
+		o = override{Override: found.Limit.String(), Name: found.Name}
+		if err := unfit(i.store, p.Charge(subject, found.Limit)); err != nil {
+			o.Mistake = err.Error()
+			return nil, true, o
+		}
+		return []gcra.Limit{found.Limit}, true, o
 	case p.LimitFor == nil:
 		return []gcra.Limit{p.Limit}, true, o
 	}
@@ -94,6 +101,17 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 		return []gcra.Limit{p.Limit}, false, o
 	}
 	return limits, len(limits) == 1, o
+}
+
+// unfit returns why no bucket of the store has the charge's limit, or nil.
+func unfit(store gcra.Store, c gcra.Charge) error {
+	if s, ok := store.(iface.LimitChecker); ok {
+		if err := s.CheckLimit(c.Limit); err != nil {
+			return err
+		}
+	}
+	_, err := gcra.Peek(context.Background(), gcra.NewMemory(gcra.MemoryConfig{Capacity: 1}), c)
+	return err
 }
 
 // fullAfter is how long until a bucket is full: 0 for a quota of which nothing is used,
@@ -165,6 +183,8 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 
 		limits, _, override := i.limitsFor(&policies[k], subject)
 		switch {
+		case override.Mistake != "":
+			return requestError(fmt.Sprintf("policy %s has an override that is no limit: %s", name, override.Mistake))
 		case len(limits) == 0 && override.Override != "":
 			return requestError(fmt.Sprintf("the limit of this subject in policy %s is %s, by an override", name, override.Override))
 		case len(limits) == 0:

@@ -44,6 +44,8 @@ func TestLookUpOfAnOverride(t *testing.T) {
 			return middleware.Override{Limit: gcra.Unlimited()}, true
 		case "sub:spam":
 			return middleware.Override{Banned: true}, true
+		case "sub:wrong":
+			return middleware.Override{Limit: gcra.Limit{Count: -3}}, true
 		case "sub:panic":
 			panic("no list today")
 		}
@@ -58,6 +60,7 @@ func TestLookUpOfAnOverride(t *testing.T) {
 		"sub:month": {"9/calendar month", "ip:198.51.100.0/24", "a 6/9", "9/calendar month; override, reason: ip:198.51.100.0/24<"},
 		"sub:free":  {"none", "", "a 0/0", "Not limited by this policy (override)."},
 		"sub:spam":  {"banned", "", "a 0/0", "Banned by this policy (override)."},
+		"sub:wrong": {"-3/0s", "", "a 0/0", "the limit -3/0s (override) is not valid. gcra: charge on policy &#34;a&#34;: count is -3; want at least 1<"},
 		"sub:panic": {"", "", "a 5/5", "5/minute"},
 		"sub:other": {"", "", "a 2/5", "5/minute"},
 	} {
@@ -80,8 +83,13 @@ func TestLookUpOfAnOverride(t *testing.T) {
 	if w := s.send(post("subject=sub:month&policy=a")); w.Code != 303 || s.left("sub:month") != "a 9/9" {
 		t.Errorf("reset: got %d %s, %s; want all of the quota", w.Code, w.Body, s.left("sub:month"))
 	}
-	if w := s.send(post("subject=sub:free&policy=a")); w.Code != 400 || !strings.Contains(w.Body.String(), "the limit of this subject in policy a is none, by an override") {
-		t.Errorf("reset of an unlimited subject: got %d %s; want 400 and why", w.Code, w.Body)
+	for subject, want := range map[string]string{
+		"sub:free":  "nothing was reset: the limit of this subject in policy a is none, by an override",
+		"sub:wrong": "nothing was reset: policy a has an override that is no limit: gcra: charge on policy \"a\": count is -3",
+	} {
+		if w := s.send(post("subject=" + subject + "&policy=a")); w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("reset of %s: got %d %s; want 400 and %q", subject, w.Code, w.Body, want)
+		}
 	}
 }
 
