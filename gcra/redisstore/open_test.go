@@ -43,6 +43,11 @@ func TestOpenErrors(t *testing.T) {
 		{"redis://:hun/hunter2@localhost:6379", "write it as %XX"},
 		{"redis://:a@b?hunter2=x@localhost:6379", "write it as %XX"},
 		{"redis://u:hunter2@h1:6379,u:hunter2@h2:6379", "stand once"},
+		{"redis://h1,u:hunter2@h2", "stand once"},
+		{"redis://h1:6379,u:hunter2@h2:6379", "stand once"},
+		{"redis://u:hunter2@h1,h2#x", `host is "h2" and more`},
+		{"redis://u:hunter2@h1,h%20", `host is "h%20"; want a name`},
+		{"redis://h/hunter2", "database is no number; want one after the hosts"},
 		{"redis:hunter2", "// is missing"},
 		{"redis://localhost:70011", "a port of 1 to 65535"},
 		{"redis://:hunter2?x@localhost:6379", "write it as %XX"},
@@ -53,7 +58,7 @@ func TestOpenErrors(t *testing.T) {
 		{"redis://:hunter2@localhost:6379/database", "database"},
 		{"redis://:hunter2@localhost:6379/0/1", ""},
 		{"redis://:hunter2@localhost:6379?pool_size=many", "pool_size"},
-		{"redis://:hunter2@localhost:6379?pol_size=20", "pol_size"},
+		{"redis://:hunter2@localhost:6379?pol_size=20", "unexpected option: pol_size; want parameters of redis.ParseURL"},
 		{"redis://:hunter2@a?pool_size=-1", "pool_size is -1; want 0 to 100000"},
 		{"redis://:hunter2@a?pool_size=99999999999999", "pool_size is 99999999999999; want 0 to 100000"},
 		{"redis://:hunter2@a?pipeline_pool_size=99999999999", "pipeline_pool_size is 99999999999; want -1 to 100000"},
@@ -141,8 +146,8 @@ func TestOptionsParameters(t *testing.T) {
 		}
 	}
 
-	several := options("rediss://user:secret@host:6380,host,[::1]" + common + "&skip_verify=true")
-	if want := []string{"host:6380", "host:6379", "[::1]:6379"}; !slices.Equal(several.Addrs, want) {
+	several := options("rediss://user:secret@host:6380,host,[fe80::1%25eth0]" + common + "&skip_verify=true")
+	if want := []string{"host:6380", "host:6379", "[fe80::1%eth0]:6379"}; !slices.Equal(several.Addrs, want) {
 		t.Errorf("cluster: got the addresses %q; want %q", several.Addrs, want)
 	}
 	got = set(several.Simple())

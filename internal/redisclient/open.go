@@ -162,10 +162,14 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	}
 
 	// go-redis reads the first address, and what is common to all.
-	parsed, err := redis.ParseURL(scheme + "://" + user + addrs[0] + path)
+	first, _, _ := strings.Cut(hosts, ",")
+	parsed, err := redis.ParseURL(scheme + "://" + user + first + path)
 	// The URL of an error may hold a password.
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		err = of.Err
+	}
+	if err != nil && strings.Contains(err.Error(), "unexpected option") {
+		err = fmt.Errorf("%w; want parameters of redis.ParseURL, such as pool_size", err)
 	}
 	if err != nil {
 		return nil, err
@@ -213,7 +217,7 @@ var errUserinfo = errors.New("user or password holds a character that a URL does
 // else, and repeat it in its error.
 
 func checkUser(user string) error {
-	if strings.Contains(user, ",") && strings.Count(user, "@") > 1 {
+	if strings.Contains(user, ",") && strings.Count(user, "@") > 1 || laterUser.MatchString(user) {
 		return errors.New("user and password stand once, in front of the first host; write a comma in them as %2C")
 	}
 	if u, err := url.Parse("redis://" + user + "host"); err != nil || u.Host != "host" {
@@ -222,7 +226,10 @@ func checkUser(user string) error {
 	return nil
 }
 
-var hostForm = regexp.MustCompile(`^([^][:]+|\[[^][]+\])(?::([0-9]+))?$`)
+// laterUser matches hosts in front of the user and password, as in h1:6379,user:password@.
+var laterUser = regexp.MustCompile(`^[^:]*,|,.*:`)
+
+var hostForm = regexp.MustCompile(`^([^][:#]+|\[[^][#]+\])(?::([0-9]+))?$`)
 
 // addresses returns the hosts of a URL with their ports.
 func addresses(hosts, path string) (addrs []string, err error) {
@@ -232,6 +239,7 @@ func addresses(hosts, path string) (addrs []string, err error) {
 
 	for host := range strings.SplitSeq(hosts, ",") {
 		name, _, _ := strings.Cut(host, ":")
+		name, _, _ = strings.Cut(name, "#")
 		if name == "" {
 			return nil, errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
 		}
@@ -245,7 +253,17 @@ func addresses(hosts, path string) (addrs []string, err error) {
 			// What follows the name may be a password without its @.
 			return nil, fmt.Errorf("host is %.80q and more, which is no port; want host or host:port, with a port of 1 to 65535", name)
 		}
-		addrs = append(addrs, m[1]+":"+port)
+
+		u, err := url.Parse("//" + m[1])
+		if err != nil {
+			return nil, fmt.Errorf("host is %.80q; want a name or an address", name)
+		}
+		addrs = append(addrs, net.JoinHostPort(u.Hostname(), port))
+	}
+
+	database, _, _ := strings.Cut(path, "?")
+	if _, err := strconv.Atoi(cmp.Or(strings.Trim(database, "/"), "0")); err != nil { // it may be a password
+		return nil, errors.New("database is no number; want one after the hosts, as in redis://localhost:6379/0")
 	}
 	return addrs, nil
 }
