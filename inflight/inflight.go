@@ -125,6 +125,9 @@ type Limiter struct {
 // starts is used once it is up. Close closes the client. The error is about the URL or the Config.
 func Open(rawURL string, cfg Config) (*Limiter, error) {
 	o, _, err := redisclient.Options(rawURL, cmp.Or(cfg.Timeout, rediskit.DefaultTimeout))
+	if err != nil {
+		err = fmt.Errorf("inflight: %w", err)
+	}
 	if err := errors.Join(err, cfg.check()); err != nil {
 		return nil, err
 	}
