@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -148,10 +149,16 @@ const noLimit = "none"
 
 var rateForm = regexp.MustCompile(`^([^/ ]*)/(\S*)(?: burst (\S+))?$`)
 
+// padded matches a first day with more than its digits.
+var padded = regexp.MustCompile(` from (\+\d+|0\d+)`)
+
 func parse(text string) (l Limit, err error) {
 	count, calendar, isQuota := strings.Cut(text, "/calendar ")
 	if isQuota {
 		n, err := parseInt("count", count)
+		if day := padded.FindStringSubmatch(calendar); day != nil && err == nil {
+			err = fmt.Errorf("first day is %.80q; want it without + or leading zeros", day[1])
+		}
 		return Quota(n, Calendar(calendar)), err
 	}
 
@@ -178,8 +185,11 @@ func parse(text string) (l Limit, err error) {
 
 func parseInt(what, s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s is %.80q; want a whole number", what, s)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s is %.80q; want %d at most", what, s, int64(math.MaxInt64))
+	case err != nil || strconv.FormatInt(n, 10) != s:
+		return 0, fmt.Errorf("%s is %.80q; want a whole number, without + or leading zeros", what, s)
 	}
 	return n, nil
 }
@@ -190,6 +200,10 @@ func parsePer(s string) (time.Duration, error) {
 			return u.per, nil
 		}
 	}
+	if s == "calendar" {
+		return 0, errors.New("calendar unit is missing; want hour, day, week, month or year")
+	}
+
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		// A month has no fixed length, so it is no period of a rate.
