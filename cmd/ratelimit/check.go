@@ -21,7 +21,7 @@ func (c *command) check() *cobra.Command {
 	var known policyfile.Names
 	var against string
 	cmd := &cobra.Command{
-		Use:   "check POLICIES",
+		Use:   "check FILE",
 		Short: "Is this file of policies right, and what does it change?",
 		Long: `Check prints the mistakes in a file of policies, each with line and column.
 

@@ -172,6 +172,9 @@ func asUsed(cmd *cobra.Command, args []string) error {
 	if len(args) == want || len(args) > want && strings.HasSuffix(cmd.Use, "...") {
 		return nil
 	}
+	if len(args) == 0 && want > 0 {
+		return fmt.Errorf("%s is missing; want %s", strings.Fields(cmd.Use)[1], cmd.Use)
+	}
 	var all []string
 	for _, arg := range args {
 		all = append(all, shown(arg))

@@ -111,7 +111,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"reply"}, `there is no command "reply"; did you mean replay?`},
 		{[]string{"override", "imporrt"}, "did you mean import?"},
 		{[]string{"x"}, `there is no command "x"`},
-		{[]string{"check"}, "arguments are []; want check POLICIES"},
+		{[]string{"check"}, "FILE is missing; want check FILE"},
 		{[]string{"check", policies, "--speed"}, "unknown flag: --speed"},
 		{[]string{"check", policies, "--redis", "redis://localhost"}, "unknown flag: --redis"},
 		{[]string{"replay", "--policies", policies}, "no log is given"},
