@@ -22,7 +22,7 @@ type policyFile struct {
 	from  string // who says so; "" if nobody does
 	notes []string
 	kinds map[string][]string // of keys, by policy; only of servers
-	deaf  bool                // no server follows overrides
+	deaf  map[string]bool     // policies that no server follows overrides in
 }
 
 func (f *policyFile) notef(format string, args ...any) {

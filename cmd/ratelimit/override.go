@@ -196,10 +196,16 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 
 // noteEffect says where an entry that was set holds, and where not.
 func (c *command) noteEffect(cmd *cobra.Command, file *policyFile, set *overrideSet, e *overrides.Entry, rows []row) {
-	if file.deaf {
-		note(cmd.ErrOrStderr(), "warning: it changes nothing: no server follows overrides (package middleware/fleet)")
-	} else {
+	meant := slices.DeleteFunc(file.names(), func(name string) bool { return e.Policy != "" && e.Policy != name })
+	deaf := slices.DeleteFunc(slices.Clone(meant), func(name string) bool { return !file.deaf[name] })
+	switch {
+	case len(deaf) == 0:
 		note(cmd.OutOrStdout(), holds)
+	case len(deaf) == len(meant):
+		note(cmd.ErrOrStderr(), "warning: it changes nothing: no server follows overrides (package middleware/fleet)")
+	default:
+		note(cmd.OutOrStdout(), holds)
+		note(cmd.ErrOrStderr(), "warning: it changes nothing in %s: no server follows overrides there (package middleware/fleet)", strings.Join(deaf, ", "))
 	}
 
 	for i, other := range set.over(e) {
@@ -228,7 +234,7 @@ func (c *command) noteEffect(cmd *cobra.Command, file *policyFile, set *override
 
 const holds = "This holds within five seconds on servers that follow overrides (package middleware/fleet)."
 
-// noteAddresses says which policies count by address, or that none does.
+// noteAddresses says which policies have counted an address so far. One that counts by the first key of several may do so later.
 func (f *policyFile) noteAddresses(cmd *cobra.Command) {
 	var by, unseen []string
 	for _, name := range f.names() {
@@ -239,9 +245,9 @@ func (f *policyFile) noteAddresses(cmd *cobra.Command) {
 			unseen = append(unseen, name)
 		}
 	}
-	note(cmd.OutOrStdout(), "Policies that count by address: %s.", cmp.Or(strings.Join(by, ", "), "none"))
+	note(cmd.OutOrStdout(), "Policies that have counted an address so far: %s.", cmp.Or(strings.Join(by, ", "), "none"))
 	if len(by)+len(unseen) == 0 {
-		note(cmd.ErrOrStderr(), "warning: servers count nobody by address, so this has no effect")
+		note(cmd.ErrOrStderr(), "warning: servers have counted nobody by address so far, so this may have no effect")
 	}
 	if len(unseen) > 0 {
 		note(cmd.OutOrStdout(), "Not known yet: %s.", strings.Join(unseen, ", "))

@@ -39,7 +39,7 @@ func (c *command) known(ctx context.Context, client redis.UniversalClient, now t
 	}
 
 	servers, limiters, wrong := published.Read(said[0], now)
-	f := &policyFile{kinds: map[string][]string{}}
+	f := &policyFile{kinds: map[string][]string{}, deaf: map[string]bool{}}
 	if wrong != nil {
 		f.notef("%v", wrong)
 	}
@@ -49,32 +49,38 @@ func (c *command) known(ctx context.Context, client redis.UniversalClient, now t
 	f.from = count(len(servers), "server")
 	f.notef("policies as %s said %s ago", f.from, human(now.Sub(servers[0].At)))
 
-	f.deaf = true
 	variants := map[string]map[string]int{} // by policy: what it is, and on how many servers
+	several := map[string]bool{}            // policies that limiters of one server disagree about
+	follows := map[string]bool{}            // policies that follow overrides somewhere, or may
 	dropped := 0
 	for _, s := range servers {
+		own := map[string][]string{} // by policy: what it is on this server
 		for _, hash := range s.Limiters {
 			if limiters[hash] == nil && hash != "" {
 				dropped++
 			}
 			for _, p := range limiters[hash] {
 				f.kinds[p.Name] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(f.kinds[p.Name], p.Kinds))))
-				f.deaf = f.deaf && !p.Follows && !p.LeftOut
+				follows[p.Name] = follows[p.Name] || p.Follows || p.LeftOut
 				p.Kinds, p.Follows = nil, false
 				if variants[p.Name] == nil {
 					variants[p.Name] = map[string]int{}
 				}
 				text, _ := json.Marshal(p)
-				variants[p.Name][string(text)]++
+				if is := string(text); !slices.Contains(own[p.Name], is) {
+					own[p.Name] = append(own[p.Name], is)
+					several[p.Name] = several[p.Name] || len(own[p.Name]) > 1
+					variants[p.Name][is]++
+				}
 			}
 		}
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(variants)) {
-		f.add(variants[name])
-	}
 	silent := silent(said[1], servers, now)
-	f.deaf = f.deaf && dropped+silent == 0
+	for _, name := range slices.Sorted(maps.Keys(variants)) {
+		f.add(variants[name], several[name])
+		f.deaf[name] = !follows[name] && dropped+silent == 0
+	}
 	if dropped > 0 {
 		f.notef("%s left out, as there is no room for more", count(dropped, "limiter"))
 	}
@@ -84,8 +90,8 @@ func (c *command) known(ctx context.Context, client redis.UniversalClient, now t
 	return f, nil
 }
 
-// add adds a policy that servers have in these variants, on so many of them.
-func (f *policyFile) add(variants map[string]int) {
+// add adds a policy that servers have in these variants, on so many of them; several is whether one server has several.
+func (f *policyFile) add(variants map[string]int, several bool) {
 	all := slices.SortedFunc(maps.Keys(variants), func(a, b string) int {
 		return cmp.Or(variants[b]-variants[a], strings.Compare(a, b))
 	})
@@ -94,8 +100,12 @@ func (f *policyFile) add(variants map[string]int) {
 	seen := map[string]bool{}
 	for i, text := range all {
 		p, on := published.Policy{}, "on "+count(variants[text], "server")
-		for seen[on] { // as many servers have another variant
-			on = strings.Replace(on, " server", " other server", 1)
+		what := " server"
+		if several {
+			what, on = " limiter", "on one limiter of "+count(variants[text], "server")
+		}
+		for seen[on] { // as many have another variant
+			on = strings.Replace(on, what, " other"+what, 1)
 		}
 		seen[on] = true
 		_ = json.Unmarshal([]byte(text), &p) // it was made here
@@ -125,7 +135,11 @@ func (f *policyFile) add(variants map[string]int) {
 
 	if len(words) > 1 {
 		unsure = strings.Join(words, ", ")
-		f.notef("servers disagree about %s: %s", first.Name, unsure)
+		who := "servers"
+		if several {
+			who = "limiters of a server"
+		}
+		f.notef("%s disagree about %s: %s", who, first.Name, unsure)
 	}
 	p := middleware.Policy{Name: first.Name, Limit: first.Limit, Shadow: first.Shadow, MaxDebt: first.MaxDebt, MaxDelay: first.MaxDelay, Plans: plans}
 	f.policies, f.outlines = append(f.policies, p), append(f.outlines, policyfile.Outline{Policy: p})

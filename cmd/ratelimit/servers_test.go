@@ -12,7 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// say makes servers say that they have these policies, one a line: "<seconds ago> <JSON>".
+// say makes servers say that they have these policies: "<seconds ago> <JSON>", or more JSON of other limiters after "; ".
 func say(t *testing.T, s *redistest.Server, servers ...string) {
 	t.Helper()
 	text := "1\n"
@@ -22,8 +22,13 @@ func say(t *testing.T, s *redistest.Server, servers ...string) {
 		if _, err := fmt.Sscan(ago, &seconds); err != nil {
 			t.Fatal(err)
 		}
-		hash := crc32.ChecksumIEEE([]byte(policies))
-		text += fmt.Sprintf("server s%d %d %08x\nlimiter %08x %s\n", i, time.Now().Unix()-seconds, hash, hash, policies)
+		hashes := ""
+		for limiter := range strings.SplitSeq(policies, "; ") {
+			hash := crc32.ChecksumIEEE([]byte(limiter))
+			hashes += fmt.Sprintf(",%08x", hash)
+			text += fmt.Sprintf("limiter %08x %s\n", hash, limiter)
+		}
+		text += fmt.Sprintf("server s%d %d %s\n", i, time.Now().Unix()-seconds, hashes[1:])
 	}
 	if err := s.Client().Set(t.Context(), "rl:"+published.Suffix, text, time.Hour).Err(); err != nil {
 		t.Fatal(err)
@@ -39,10 +44,10 @@ func TestServersSay(t *testing.T) {
 	charge(t, s, gcra.Charge{Subject: "sub:alice", Policy: "month", Limit: gcra.Quota(1000, gcra.Monthly), Cost: 7})
 	charge(t, s, gcra.Charge{Subject: "sub:alice", Policy: "func", Limit: gcra.PerMinute(60), Cost: 30})
 
-	const plans = `{"name":"rate","plans":{"free":"30/minute","pro":"1000/minute"},"limit":"30/minute","kinds":["sub"]},` +
-		`{"name":"month","plans":{"free":"50/calendar day","pro":"1000/calendar month"},"kinds":["sub"]},{"name":"func","function":true,"follows":true}`
+	const plans = `{"name":"rate","plans":{"free":"30/minute","pro":"1000/minute"},"limit":"30/minute","kinds":["sub"],"follows":true},` +
+		`{"name":"month","plans":{"free":"50/calendar day","pro":"1000/calendar month"},"kinds":["sub"],"follows":true},{"name":"func","function":true,"follows":true}`
 	client := func(n int) string {
-		return fmt.Sprintf(`[{"name":"client","limit":"%d/minute","kinds":["ip"]},%s]`, n, plans)
+		return fmt.Sprintf(`[{"name":"client","limit":"%d/minute","kinds":["ip"],"follows":true},%s]`, n, plans)
 	}
 
 	say(t, s, "3620 "+client(100)) // an hour after the last request, which comes soon after
@@ -56,8 +61,8 @@ func TestServersSay(t *testing.T) {
 	want(t, 0, []string{"override", "set", "sub:alice", "2000/calendar month", "--policy", "month", "--for", "1h"})
 	want(t, 0, []string{"override", "set", "ip:192.0.2.7", "200/minute", "--policy", "client", "--for", "1h"})
 	want(t, 0, []string{"override", "rm", "ip:192.0.2.7"})
-	want(t, 0, []string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "Policies that count by address: client.", "Not known yet: func.")
-	want(t, 0, []string{"reset", "sub:alice"}, "sub:alice is full in: ")
+	want(t, 0, []string{"ban", "ip:192.0.2.0/24", "--for", "1h"}, "Policies that have counted an address so far: client.", "Not known yet: func.")
+	want(t, 0, []string{"reset", "sub:alice"}, "sub:alice is full in: func, month, rate\n")
 	want(t, 0, peek("sub:alice"), "rate ? - - no bucket", "func ? - - no bucket")
 
 	// Half of a roll-out. A server that has stopped counts no more, one without a word does.
@@ -71,15 +76,24 @@ func TestServersSay(t *testing.T) {
 	say(t, s, "1 "+client(100), "2 "+client(50))
 	want(t, 0, peek("ip:192.0.2.7"), "client ? - - ", "100/minute on 1 server, 50/minute on 1 other server")
 
-	// A policy that is left out may count by address, so only a server that says all can say that none does.
 	s.Client().Del(t.Context(), "rl:{instances}")
+
+	// Two limiters of one server, of which the second does not follow overrides.
+	say(t, s, "1 "+client(100)+`; [{"name":"client","limit":"50/minute"},{"name":"deaf","limit":"5/minute","kinds":["ip"]}]`)
+	if _, stdout, stderr := ran("ban", "ip:192.0.2.9", "--for", "1h"); !strings.Contains(stderr, "it changes nothing in deaf: no server") {
+		t.Errorf("got %s and %s; want a warning about deaf alone", stdout, stderr)
+	}
+	want(t, 0, peek("ip:192.0.2.9"), "limiters of a server disagree about client: 100/minute on one limiter of 1 server, 50/minute on one other limiter of 1 server",
+		"deaf 5/minute - - no bucket override: banned (changes nothing, as no server follows overrides here; ")
+
+	// A policy that is left out may count by address, so only a server that says all can say that none does.
 	const user = `0 [{"name":"user","limit":"5/minute","kinds":["sub"]`
 	for said, warns := range map[string]bool{user + `},{"name":"big","left_out":true}]`: false, user + `,"follows":true}]`: true, user + "}]": true} {
 		say(t, s, said)
 		code, stdout, stderr := ran("ban", "ip:192.0.2.7", "--for", "1h")
-		if code != 0 || strings.Contains(oneLine(stdout), "big: left out") == warns || strings.Contains(stderr, "warning: servers count nobody by address") != warns ||
-			strings.Contains(stderr, "no server follows overrides") != (said == user+"}]") {
-			t.Errorf("%s: got %d, %s and %s; want a warning that nobody is counted by address: %v; one that nobody follows only if all say so", said, code, stdout, stderr, warns)
+		if code != 0 || strings.Contains(oneLine(stdout), "big: left out") == warns || strings.Contains(stderr, "warning: servers have counted nobody by address so far") != warns ||
+			strings.Contains(stderr, "no server follows overrides") != (said != user+`,"follows":true}]`) {
+			t.Errorf("%s: got %d, %s and %s; want a warning that nobody is counted by address: %v; one that user follows nothing unless it does", said, code, stdout, stderr, warns)
 		}
 	}
 

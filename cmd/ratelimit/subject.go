@@ -63,7 +63,7 @@ denial go on denying for their DenialTTL at most, which is a second by default.`
 				return err
 			}
 			c.show(cmd, file, args[0], rows)
-			return c.fill(cmd, args[0], rows)
+			return c.fill(cmd, file, args[0], rows)
 		},
 	}
 
@@ -201,7 +201,9 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 	}
 	if e := set.find(p.Name, subject); e != nil && (e.Limit != overrides.Default || override == "") {
 		override, reason = e.Limit, origin(e.Entry, set.now)
-		if e.Of != (gcra.Limit{}) {
+		if f.deaf[p.Name] {
+			reason = "changes nothing, as no server follows overrides here; " + reason
+		} else if e.Of != (gcra.Limit{}) {
 			limits = map[string]gcra.Limit{"": e.Of}
 		}
 	}
@@ -360,7 +362,7 @@ func named(rows []row, names []string) (some []row, err error) {
 }
 
 // fill resets the buckets of the rows.
-func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
+func (c *command) fill(cmd *cobra.Command, file *policyFile, who string, rows []row) error {
 	// The bucket under an override "none" is not in the row: it counts again when that ends.
 	if free := policiesOf(rows, func(r row) bool { return !r.limited() && r.Override == gcra.Unlimited().String() }); len(free) > 0 {
 		note(cmd.OutOrStdout(), "not reset, as an override sets no limit there: %s", strings.Join(free, ", "))
@@ -386,9 +388,18 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 			return fmt.Errorf("policy %s: %w; filled before: %s", r.Policy, failed(client, err), oneOf(policiesOf(rows[:i], nil)))
 		}
 	}
-	note(cmd.OutOrStdout(), "%s is full in: %s", plain(subject), strings.Join(policiesOf(rows, nil), ", "))
 
-	if banned := policiesOf(rows, func(r row) bool { return r.Override == overrides.Banned && !r.Shadow }); len(banned) > 0 {
+	full := policiesOf(rows, func(r row) bool {
+		kinds := file.kinds[r.Policy]
+		return r.inUse() || len(kinds) == 0 || slices.Contains(kinds, subject.KindsOf(who).String())
+	})
+	if len(full) == 0 {
+		full = policiesOf(rows, nil)
+	}
+	note(cmd.OutOrStdout(), "%s is full in: %s", plain(who), strings.Join(full, ", "))
+
+	banned := policiesOf(rows, func(r row) bool { return r.Override == overrides.Banned && !r.Shadow && !file.deaf[r.Policy] })
+	if len(banned) > 0 {
 		note(cmd.OutOrStdout(), "but it is banned in: %s", strings.Join(banned, ", "))
 	}
 	return nil
