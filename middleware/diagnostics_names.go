@@ -25,7 +25,7 @@ func (l *Limiter) checkSharedNames() {
 	for _, p := range l.policies.Load().list {
 		for _, other := range others {
 			if q, err := other.policies.Load().named(p.Name); err == nil && iface.Same(l.cfg.Store, other.cfg.Store) && p.differs(q) {
-				other.log.Report(diag.SharedName, p.Name, "two limiters use one policy name with different limits on the same store, so they share buckets: give each limit its own name",
+				other.log.Report(diag.SharedName, p.Name, "two limiters use one policy name with different limits on the same store, so they may share buckets: give each limit its own name",
 					"policy", p.Name, "limit", p.Limit.String(), "other_limit", q.Limit.String())
 				break
 			}
