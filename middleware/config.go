@@ -231,7 +231,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 //	limiter := middleware.Must(middleware.New(cfg, policies...))
 func Must(l *Limiter, err error) *Limiter {
 	if l == nil && err == nil {
-		err = errors.New("ratelimit: the Limiter is nil; want one from middleware.New or NewLimiter")
+		err = errors.New("ratelimit: the Limiter is nil; want one from middleware.New")
 	}
 	if err != nil {
 		panic(err)
