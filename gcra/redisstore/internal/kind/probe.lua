@@ -1,4 +1,4 @@
--- Sets keys for the probe of a server, see probe.go.
+-- Sets keys for the probe of a server, see kind.go.
 --
 -- KEYS     the keys
 -- ARGV[1]  their value

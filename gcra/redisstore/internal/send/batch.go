@@ -30,10 +30,10 @@ type batch struct {
 	sent     int64       // the time before the trip
 	deadline int64       // the first of the requests
 	charges  int
-	bytes    int  // of keys
 	probing  bool // for the breaker: it is the probe
 	takes    bool // a charge takes: it is no peek and no refund
 
+	form    *Script
 	scripts []script
 	byShare map[string]int // what the keys of a script share: its index
 	keys    map[string]int // key: its index in its script
@@ -50,9 +50,6 @@ type batch struct {
 	timer   *time.Timer   // calls expire
 	expired chan struct{} // closed then
 }
-
-// maxBytes bounds the keys of a batch, so that it never holds Redis up for long. A request with more is sent alone.
-const maxBytes = 64 << 10
 
 var batches sync.Pool
 
@@ -79,30 +76,28 @@ func (b *batch) free() {
 
 // add adds a request, or reports false if it must wait for the next batch.
 func (b *batch) add(q *Request) bool {
-	bytes := 0
-	for _, key := range q.Keys {
-		bytes += len(key)
-	}
-	// The first always fits, or it would wait forever.
 	if len(b.requests) == 0 {
 		b.deadline = q.deadline
-	} else if q.sent != b.requests[0].sent || b.charges+len(q.Charges) > maxCharges || b.bytes+bytes > maxBytes {
+	} else if q.sent != b.requests[0].sent || b.charges+len(q.Charges) > maxCharges {
 		return false
 	}
 
 	b.requests = append(b.requests, q)
 	b.deadline = min(b.deadline, q.deadline)
 	b.charges += len(q.Charges)
-	b.bytes += bytes
 	return true
 }
 
 // write makes the scripts.
 func (b *batch) write() {
-	first := Tag(b.requests[0].Keys[0])
-	// For one subject the client finds the node, also if it has changed.
-	if b.kind == redisstats.ByNode && !slices.ContainsFunc(b.requests, func(q *Request) bool { return Tag(q.Keys[0]) != first }) {
-		b.kind = redisstats.BySubject
+	b.form = ordinary
+	if b.kind == redisstats.ByNode {
+		first := Tag(b.requests[0].Keys[0])
+		if slices.ContainsFunc(b.requests, func(q *Request) bool { return Tag(q.Keys[0]) != first }) {
+			b.form = severalSlots
+		} else {
+			b.kind = redisstats.BySubject // the client finds the node, also if it has changed
+		}
 	}
 
 	for _, q := range b.requests {
@@ -122,26 +117,18 @@ func (b *batch) write() {
 	}
 
 	for i := range b.scripts {
-		b.scripts[i].write(b.form())
+		b.scripts[i].write(b.form)
 	}
-}
-
-// form is the form of the scripts.
-func (b *batch) form() *Script {
-	if b.kind == redisstats.ByNode {
-		return severalSlots
-	}
-	return ordinary
 }
 
 // send sends the scripts and waits for the answers. An error means that there are none.
 func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
 	// Each bucket would exist on several servers, and requests with other policies would not see what was charged.
 	if b.kind == redisstats.Unusable {
-		ordinary.run(ctx, client, nil, b.probe)
+		b.form.run(ctx, client, nil, b.probe)
 		return rediskit.ErrKeysApart
 	}
-	b.form().run(ctx, client, b.scripts, b.probe)
+	b.form.run(ctx, client, b.scripts, b.probe)
 	return nil
 }
 

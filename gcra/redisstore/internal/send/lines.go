@@ -85,7 +85,8 @@ func (s *Sender) Servers(since int64) (list []redisstats.ServerState) {
 	return list
 }
 
-// Check runs take.lua on a key of a server, and tests the server until its kind is known.
+// Check runs take.lua on a key of a server, and probes the server until its kind is known. It returns an error if the store does
+// not use such a server, and gives up if several probes show nothing. Nodes of a cluster are not probed.
 func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key string) error {
 	inc := tat.Ticks(time.Millisecond)
 	room := 1000 * inc // for as many checks at the same time
@@ -97,29 +98,20 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 			return err
 		}
 	}
-	return s.settleKind(ctx, server)
-}
 
-// settleKind probes a server until its kind is known, and returns an error if the store does not use such a server. It
-// gives up if several probes show nothing. Nodes of a cluster are not probed.
-func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) error {
 	node, ok := server.(*redis.Client)
 	if !ok || s.cluster != nil {
 		return nil
 	}
-
 	l := s.lineOf(node)
 	// Two that agree would do. A failover or an eviction may spoil the others.
-	for range 4 {
+	for settled, n := false, 0; !settled && n < 4; n++ {
 		probe := kind.NewProbe(s.Prefix)
 		ordinary.run(ctx, server, nil, probe)
 
 		l.mu.Lock()
-		settled := l.single.Learn(probe, s.Clock.Now())
+		settled = l.single.Learn(probe, s.Clock.Now())
 		l.mu.Unlock()
-		if settled {
-			break
-		}
 	}
 	if l.Kind() == redisstats.Unusable {
 		return rediskit.ErrKeysApart

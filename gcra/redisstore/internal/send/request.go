@@ -96,7 +96,8 @@ func share(k redisstats.Kind, key string) string {
 // Tag is a key up to the end of its hash tag: prefix and subject, which decide the slot on a cluster.
 func Tag(key string) string { return key[:strings.IndexByte(key, '}')] }
 
-// maxCharges is the most charges of an admission, and of a batch: an op names its params and its periods by a byte.
+// maxCharges is the most charges of an admission, and of a batch, which never holds Redis up for long: an op names its params
+// and its periods by a byte.
 const maxCharges = 256
 
 // periods are those that are sent with a charge: around now or, of a refund that names one, this one alone.

@@ -2,20 +2,20 @@
 // sent and, on several servers, where to. It knows nothing of what is done with the answers.
 package send
 
-// The path of a request:
+// The journey of a request, which is an admission or a refund, from Take to its answer:
 //
-//  1. Sender.Send (send.go) gives it to the line of its server. If its subjects may be on several servers, it is divided,
-//     and what its parts have taken is refunded unless all are admitted (split.go).
-//  2. line.submit (line.go) puts it in line, or fails it at once while the breaker is open (breaker.go). As soon as a
-//     batch may leave (pace.go), a sender, which is a goroutine or the caller itself, moves those that wait into one
-//     (batch.go): one script, or one for each subject, by the kind of the server (way.go, way_node.go).
-//  3. The script becomes one call of take.lua (script.go). If the server lacks its text, it is sent again with the text.
-//  4. The reply, or the lack of one, gives each request an outcome (request.go). The batch is learned from and its callers
-//     are answered, in line.end. A request of which nothing has run is sent again.
+//  1. Sender.Send (send.go) puts it in the line of its server, which lines.go finds. If its subjects may be on several servers,
+//     it is divided, and what its parts have taken is refunded unless all are admitted (split.go).
+//  2. It waits in line (line.go), or fails at once while the breaker is open (breaker.go). As soon as a batch may leave
+//     (pace.go), a carrier, which is a goroutine or the caller itself, loads those that wait into a batch (batch.go): one script
+//     for all, or one for each subject, by the kind of the server. If its time is up by then, it fails and is not sent.
+//  3. The carrier makes a trip: each script is one run of take.lua (script.go). If the server lacks its text, it is sent again
+//     with the text.
+//  4. The reply, or the lack of one, gives the request an outcome (request.go). The line learns from the batch, and the
+//     callers are answered. A request of which nothing has run goes back in line.
 //
-// When a script fails, its requests have its error; when a batch has no answer by the first deadline of its requests, all
-// get an error at once, and a later reply is not read. Both may have been charged. A request whose time is up in line is
-// not sent and gets an error. target.go is beside this path: it has the calls that carry no requests.
+// When a script fails, its requests have its error. When a batch is not back by the first deadline of its requests, all fail at
+// once, and a later reply is not read. Either may have been charged. target.go is beside this: runs of other scripts.
 
 import (
 	"context"
