@@ -39,11 +39,10 @@ type batch struct {
 	keys    map[string]int // key: its index in its script
 
 	// The result.
-	refusal    error      // why a script has not run: the server does not take its keys together
-	serverTime int64      // if there are quotas
-	took       int64      // ticks
-	err        error      // of the scripts that failed, if possible one that means an outage
-	again      []*Request // are sent again at once
+	refusal error      // why a script has not run: the server does not take its keys together
+	took    int64      // ticks
+	err     error      // of the scripts that failed, if possible one that means an outage
+	again   []*Request // are sent again at once
 
 	// What ends the trip of one that is late.
 	line    *line
@@ -138,11 +137,13 @@ func (b *batch) deliver(noAnswer error) {
 		s := &b.scripts[i]
 		reply, err := s.reply(noAnswer)
 		if err == nil {
+			now := int64(0) // the server's
 			if len(s.periods) > 0 {
-				b.serverTime = reply[len(reply)-1]
+				now = reply[len(reply)-1]
+				b.line.sender.Clock.Learn(now, b.sent)
 			}
 			for _, q := range s.requests {
-				q.deliver(reply, b.serverTime, b.kind == redisstats.ByNode)
+				q.deliver(reply, now, b.kind == redisstats.ByNode)
 				reply = reply[len(q.Charges):]
 			}
 			continue

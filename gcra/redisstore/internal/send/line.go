@@ -267,9 +267,6 @@ func (l *line) arrive(batch *batch, probe *kind.Probe) {
 	result := Result{Server: l.Server, Requests: len(batch.requests), Takes: batch.takes, Sent: batch.sent, Took: batch.took, Err: batch.err}
 
 	// A caller that is answered may call again at once, and is to find what was learned.
-	if batch.serverTime != 0 {
-		s.Clock.Learn(batch.serverTime, batch.sent)
-	}
 	s.learnTopology(batch.err)
 	l.mu.Lock()
 	l.breaker.count(batch.probing, batch.err, batch.sent, now)

@@ -71,13 +71,10 @@ type Sender struct {
 
 // New returns a sender.
 func New(cfg Config) *Sender {
-	s := &Sender{Config: cfg}
-	switch c := cfg.Client.(type) {
-	case *redis.ClusterClient:
-		s.cluster = c
-	case *redis.Client:
-		s.only = s.lineOf(c)
-		s.inline = rediskit.BoundsCalls(c, cfg.Timeout)
+	s := &Sender{Config: cfg, inline: rediskit.BoundsCalls(cfg.Client, cfg.Timeout)}
+	s.cluster, _ = cfg.Client.(*redis.ClusterClient)
+	if single, ok := cfg.Client.(*redis.Client); ok {
+		s.only = s.lineOf(single)
 	}
 	return s
 }
