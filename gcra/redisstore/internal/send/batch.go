@@ -46,7 +46,7 @@ type batch struct {
 
 	// What ends the trip of one that is late.
 	line    *line
-	timer   *time.Timer   // calls expire
+	timer   *time.Timer   // runs expire
 	expired chan struct{} // closed then
 }
 

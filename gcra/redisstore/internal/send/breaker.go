@@ -57,7 +57,7 @@ func (b *breaker) begin() (probe bool) {
 }
 
 // count counts the result of a batch, unless it was sent before the breaker opened, or is a failure that counts once with the
-// last one. sent is the time before the call.
+// last one. sent is the time before the trip.
 func (b *breaker) count(probe bool, err error, sent, now int64) {
 	if b.failures >= tripAfter && !probe {
 		return

@@ -63,7 +63,7 @@ func (s *Sender) reload(age time.Duration) {
 	}
 }
 
-// learnTopology learns from the result of a call. An answer shows that the topology is known. After an error of an outage
+// learnTopology learns from the result of a trip or of a call. An answer shows that the topology is known. After an error of an outage
 // it is looked up again, as another node may have taken over.
 func (s *Sender) learnTopology(err error) {
 	if err == nil {

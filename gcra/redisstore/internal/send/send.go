@@ -41,7 +41,7 @@ type Config struct {
 	Clock   *buckets.Clock // learns the server's time from answers about quotas
 
 	Before func(q *Request)                  // q is sent, perhaps not for the first time
-	Learn  func(q *Request, sent, now int64) // q is back from a call; sent is the time before the call. Its caller goes on afterwards
+	Learn  func(q *Request, sent, now int64) // q is back from a trip; sent is the time before it. Its caller goes on afterwards
 	After  func(r Result)                    // a batch is over. If it has failed, its callers are answered after this, otherwise before
 }
 
@@ -50,7 +50,7 @@ type Result struct {
 	Server   string
 	Requests int
 	Takes    bool  // a charge of the batch takes: it is no peek and no refund
-	Sent     int64 // the time before the call
+	Sent     int64 // the time before the trip
 	Took     int64 // ticks
 	Err      error
 	Open     bool // the breaker is not closed
