@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -38,7 +40,8 @@ func TestSoak(t *testing.T) {
 	}
 	s := startSoak(t)
 	end := time.Now().Add(length)
-	fmt.Printf("three servers, one fault after the other until %s: a line about every minute, tables at the end\n", end.Format(time.TimeOnly))
+	fmt.Printf("three servers, a PING of the single Redis takes %v, one fault after the other until %s: a line about every minute, tables at the end\n",
+		s.distance.Round(10*time.Microsecond), end.Format(time.TimeOnly))
 	defer s.print(length)
 
 	// The warm-up: pools and tables grow to what slow answers make of them.
@@ -85,6 +88,8 @@ type soak struct {
 	begun  time.Time
 	said   time.Time // when the last line of progress was written
 
+	distance time.Duration // of the single Redis
+
 	rows  []*soakRow
 	past  []pastFault
 	marks []mark
@@ -121,6 +126,7 @@ func startSoak(t *testing.T) *soak {
 		far.Delay(distance)
 		r.proxy = redistest.NewProxy(t, far.Addr)
 	}
+	s.distance = pingTime(t, r.proxy.Addr)
 	r.cluster = theCluster(t)
 	r.sentinel = theSentinels(t)
 	withoutFullCoverage(t, r.cluster)
@@ -138,6 +144,22 @@ func startSoak(t *testing.T) *soak {
 	s.client = newClient(t, addrs)
 	s.awaitCount()
 	return s
+}
+
+// pingTime is the median time of a PING.
+func pingTime(t *testing.T, addr string) time.Duration {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	var took []time.Duration
+	for range 100 {
+		begin := time.Now()
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	return quantile(took, 0.5)
 }
 
 // awaitCount waits until all servers have counted each other in each store. Only servers
@@ -239,7 +261,8 @@ func (s *soak) recovered(f soakFault, subject string) time.Duration {
 
 // print writes the tables of SOAK.md.
 func (s *soak) print(length time.Duration) {
-	fmt.Printf("\n%v on %s, three servers, %d requests a second.\n\n", length, s.redis.single.Version(), soakRate)
+	fmt.Printf("\n%v on %s, a PING of the single one in %v, three servers, %d requests a second.\n\n",
+		length, s.redis.single.Version(), s.distance.Round(10*time.Microsecond), soakRate)
 	fmt.Println("| fault | times | requests | denied | without Redis | over the bound, in bursts | p99 | p99.9 | late | recovery |")
 	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 
