@@ -307,43 +307,6 @@ func TestMemoryConcurrent(t *testing.T) {
 	}
 }
 
-// A hot key is allowed exactly the burst, in admissions of one and of two charges,
-// while new keys make the table grow and reuse slots.
-func TestMemoryHotKeyAmongNewKeys(t *testing.T) {
-	for round := range 20 {
-		m := gcra.NewMemory(gcra.MemoryConfig{Capacity: 100})
-		hot := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerDay(500), Cost: 1}
-		brief := gcra.Charge{Policy: "p", Limit: gcra.PerSecond(1_000_000).WithBurst(1), Cost: 1}
-		var passed atomic.Int64
-		var wg sync.WaitGroup
-		for caller := range 4 {
-			wg.Go(func() {
-				for i := range 1000 {
-					other := brief
-					other.Subject = fmt.Sprint(caller, i)
-					other.Shadow = true
-					charges := []gcra.Charge{hot, other}
-					if caller%2 == 0 {
-						charges = charges[:1]
-					}
-
-					if _, err := m.Take(t.Context(), charges); err != nil {
-						t.Error(err)
-					}
-					if charges[0].Result.Allowed {
-						passed.Add(1)
-					}
-				}
-			})
-		}
-
-		wg.Wait()
-		if n := passed.Load(); n != 500 {
-			t.Fatalf("round %d: %d passed; want 500", round, n)
-		}
-	}
-}
-
 // stopped is a Memory on a clock of its own.
 type stopped struct {
 	clock
