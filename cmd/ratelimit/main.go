@@ -36,8 +36,8 @@ their policies are. Replay needs a file of policies, and others take one by
 
   policies: [{name: client, key: any, limit: 60/minute}]
 
-A subject is the text of a key, such as ip:192.0.2.7 or sub:alice. Top prints
-subjects.
+A subject is the text of a key, such as ip:192.0.2.7 or, of a JWT with its
+issuer, "sub:https://login.example.com|alice". Top prints subjects.
 
 Overrides and bans hold on servers that follow them (Config.Override and package
 middleware/fleet). Only reset, override and ban change limits or buckets. Exit
