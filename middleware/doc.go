@@ -53,7 +53,6 @@ package middleware
 //	admission.go              what a limiter charges for a request, and how the stores take it
 //	policies.go               the policies of a limiter; internal/routes: which apply to the route
 //	policy.go                 a policy's functions make a charge
-//	deadline.go               the delay that a request with a deadline accepts
 //	panic.go                  a panic of these functions or of a store becomes an error
 //	failure.go                OnFailure
 //	decision.go               the Decision about all charges
