@@ -23,7 +23,7 @@ import (
 //     request. No timer holds a batch back.
 //  2. A carrier is a goroutine, or the caller of a lone request. It has a place for one batch, and inFlight is how many are
 //     taken. It gives up its place when the batch is back: it takes the next one only if the pace allows it. A request that is
-//     sent again takes one more, whatever the pace. A line where nobody waits has no carrier.
+//     sent again takes one more, whatever the pace. While somebody waits, a place is taken. A carrier that finds nobody ends.
 //  3. A batch whose time is up is late: expire takes it from its carrier, answers its requests and gives up the place. The
 //     carrier hangs as long as the client waits.
 //  4. A request belongs to the line from submit until it is finished. Then its caller may free it, so nothing of it is read any
@@ -54,10 +54,8 @@ const nodeRetry = 10 * time.Second
 // submit puts a request in line, or answers it at once while the breaker is open. It does not block. With inline the caller
 // may be the carrier: if no batch is in flight, it carries one, which usually has the request, and submit returns when that is
 // over. On a busy machine, a switch to another goroutine costs a lone request as much as its round trip.
-func (l *line) submit(q *Request, inline bool) {
+func (l *line) submit(q *Request, now int64, inline bool) {
 	l.used.Store(q.deadline)
-	now := q.deadline - tat.Ticks(l.sender.Timeout) // about now, and no clock is read
-
 	l.mu.Lock()
 	if l.breaker.denies(now) {
 		l.mu.Unlock()
@@ -66,7 +64,7 @@ func (l *line) submit(q *Request, inline bool) {
 	}
 	l.insert(q)
 	inline = inline && l.inFlight == 0
-	leaves := l.takePlace(now)
+	leaves := l.takePlace(now, q.sent > 0)
 	l.mu.Unlock()
 
 	switch {
@@ -89,13 +87,13 @@ func (l *line) insert(q *Request) {
 	l.waiting = slices.Insert(l.waiting, i, q)
 }
 
-// takePlace takes a place for a carrier if a batch may leave for those that wait. The caller holds l.mu.
-func (l *line) takePlace(now int64) bool {
+// takePlace takes a place for a carrier if a batch may leave for those that wait. One that was sent before has come again: it
+// may have an earlier deadline than the batches in flight, so it waits for none. The caller holds l.mu.
+func (l *line) takePlace(now int64, again bool) bool {
 	if len(l.waiting) == 0 {
 		return false
 	}
-	// A request that was sent before may have an earlier deadline than the batches in flight, so it waits for none.
-	if l.waiting[0].sent == 0 && (!l.pace.may(now, l.inFlight) || l.inFlight >= minWindow && !l.spare()) {
+	if !again && (!l.pace.may(now, l.inFlight) || l.inFlight >= minWindow && !l.spare()) {
 		return false
 	}
 
@@ -148,9 +146,9 @@ func (l *line) load(last *batch) *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last != nil {
-		again := l.leave(last)
+		next := l.leave(last)
 		last.free()
-		if !again {
+		if !next {
 			return nil
 		}
 	}
@@ -178,6 +176,7 @@ func (l *line) load(last *batch) *batch {
 			// Its parts may come back to this line, whose lock is held.
 			go l.sender.split(q)
 		} else if !batch.add(q) {
+			// The rest was sent less often, or finds no room: the next carrier takes it.
 			break
 		}
 		n++
@@ -213,6 +212,7 @@ func (l *line) trip(batch *batch) (inTime bool) {
 
 	batch.timer.Reset(tat.Duration(batch.deadline - batch.sent))
 	noAnswer := rediskit.Call(func() error { return batch.send(ctx, l.client(batch.kind)) })
+	// Stop decides whose the batch is: this carrier's, or expire's.
 	if !batch.timer.Stop() {
 		l.hang.Add(-1)
 		return false
@@ -285,7 +285,7 @@ func (l *line) arrive(batch *batch, probe *kind.Probe) {
 		case pause == 0:
 			batch.again = append(batch.again, q)
 		default:
-			time.AfterFunc(pause, func() { l.submit(q, false) })
+			time.AfterFunc(pause, func() { l.submit(q, s.Clock.Now(), false) })
 		}
 	}
 	if batch.err == nil {
@@ -307,24 +307,24 @@ func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
 }
 
 // leave gives up the place of a batch that is over, and puts back what is sent again at once. It reports whether it has taken a
-// place for the next one. The caller holds l.mu. It reads no clock, as load.
-func (l *line) leave(batch *batch) (again bool) {
+// place for the next one. The caller holds l.mu. It reads no clock, for load's reason.
+func (l *line) leave(batch *batch) (next bool) {
 	now := batch.sent + batch.took
 	l.inFlight--
 	l.pace.answered(now, batch.took, batch.err)
 	for _, q := range batch.again {
 		l.insert(q)
 	}
-	return l.takePlace(now)
+	return l.takePlace(now, len(batch.again) > 0)
 }
 
 // giveUp gives the place of a batch that is over to another carrier, if one may leave.
 func (l *line) giveUp(batch *batch) {
 	l.mu.Lock()
-	again := l.leave(batch)
+	next := l.leave(batch)
 	l.mu.Unlock()
 	// In another goroutine: this one may be a caller's, who has an answer.
-	if again {
+	if next {
 		go l.carry()
 	}
 }

@@ -70,6 +70,7 @@ func (p *pace) answered(now, took int64, err error) {
 		return
 	}
 
+	// A pause of this machine makes some answers late; a queue in Redis makes all of them.
 	if p.fastest > base+max(slow, base/10) {
 		p.window, p.calm = p.window-p.window/4-1, 0
 	} else if p.waited {
@@ -78,6 +79,7 @@ func (p *pace) answered(now, took int64, err error) {
 	if p.calm == grows {
 		p.window, p.calm = p.window+1, 0
 	}
+	// The least time may have become shorter: then fewer batches fill it.
 	p.window = max(minWindow, min(p.window, p.most, int(base/leastGap)))
 	p.judged, p.answers, p.waited = now, 0, false
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A Request is an admission or a refund on its way to one server, which takes all of its charges or none. On a cluster it
-// is for one subject. The charges are copies, so its caller may leave while it is in flight.
+// A Request is an admission or a refund on its way to one server, which takes all of its charges or none. One whose subjects
+// need several scripts is divided on the way. The charges are copies, so its caller may leave while it is in flight.
 type Request struct {
 	Charges []buckets.Charge // the answer is their Ahead: how far the TAT was ahead of now when the charge's turn came
 	Keys    []string         // of the charges
 	Refund  bool
 
 	deadline int64 // by the sender's clock: the request is answered by then, if only with an error
-	at       int64 // the server's time, which says in which periods quotas are
+	at       int64 // the server's time, at first an estimate, which says in which periods quotas are
 
 	sent int // how often it was sent
 
@@ -37,7 +37,7 @@ type Request struct {
 type outcome uint8
 
 const (
-	failed   outcome = iota // Err says why; the request may have been charged
+	failed   outcome = iota // Err says why; a request that was sent may have been charged
 	answered                // Admitted and the charges have the answer
 	notRun                  // nothing of it has run, and Err says why; it is sent again while it has time
 )

@@ -93,7 +93,7 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 	}
 
 	if s.only != nil || !q.several(redisstats.BySubject) {
-		s.line(q.Keys[0]).submit(q, s.inline && ctx.Done() == nil)
+		s.line(q.Keys[0]).submit(q, now, s.inline && ctx.Done() == nil)
 	} else {
 		// It waits for all parts, and the caller may leave before that.
 		go s.split(q)

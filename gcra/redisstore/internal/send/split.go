@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // split answers a request whose subjects may be on different servers or in different slots by one request for each
@@ -12,24 +13,34 @@ import (
 // time: for the time of a trip a subject looks more charged than it is, never less. If a refund fails, the subject stays charged.
 func (s *Sender) split(whole *Request) {
 	parts, indexes := whole.bySubject()
-	s.sendAll(parts)
+	now := s.Clock.Now()
+	// By the deadline the caller has an answer. From then on the request is the caller's.
+	left := tat.Duration(whole.deadline - now)
+	late := time.AfterFunc(left, func() { whole.fail(rediskit.NoAnswer(s.Timeout)) })
+	s.sendAll(parts, now)
+	waits := late.Stop()
 
-	whole.Admitted, whole.Err = true, nil // it may have an error from when it was sent whole
+	admitted, err := true, error(nil)
 	for i, p := range parts {
-		whole.Err = errors.Join(whole.Err, p.Err)
-		whole.Admitted = whole.Admitted && p.Admitted
+		err = errors.Join(err, p.Err)
+		admitted = admitted && p.Admitted
 		for j, index := range indexes[i] {
-			whole.Charges[index] = p.Charges[j]
+			if waits {
+				whole.Charges[index] = p.Charges[j]
+			}
 		}
 	}
 
-	now := s.Clock.Now()
-	late := time.AfterFunc(tat.Duration(whole.deadline-now), whole.finish)
-	if !whole.Admitted || whole.Err != nil {
-		// With a Timeout of their own, as the admission may have little left.
-		s.sendAll(refunds(parts, now+tat.Ticks(s.Timeout)))
+	if waits {
+		whole.Admitted, whole.Err = admitted, err
+		late = time.AfterFunc(left-tat.Duration(s.Clock.Now()-now), whole.finish)
 	}
-	if late.Stop() {
+	if !admitted || err != nil {
+		// With a Timeout of their own, as the admission may have little left.
+		now = s.Clock.Now()
+		s.sendAll(refunds(parts, now+tat.Ticks(s.Timeout)), now)
+	}
+	if waits && late.Stop() {
 		whole.finish()
 	}
 	for _, p := range parts {
@@ -38,9 +49,9 @@ func (s *Sender) split(whole *Request) {
 }
 
 // sendAll sends requests at once and returns when all are answered.
-func (s *Sender) sendAll(list []*Request) {
+func (s *Sender) sendAll(list []*Request, now int64) {
 	for _, q := range list {
-		s.line(q.Keys[0]).submit(q, false)
+		s.line(q.Keys[0]).submit(q, now, false)
 	}
 	for _, q := range list {
 		<-q.done
