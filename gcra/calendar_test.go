@@ -57,12 +57,13 @@ func TestQuotaText(t *testing.T) {
 
 	for _, tt := range []struct{ text, want string }{
 		{"5/calendar", "calendar unit is missing; want hour"},
-		{"5/calendar month burst 3", `location is "burst 3"; want a name`},
+		{"5/calendar month burst 3", `location is "burst 3"; want one name, behind from and its day; a quota has no burst`},
 		{"5/calendar month from", `first day is ""; want 1 to 28`},
-		{"5/calendar month from 15 Europe/Berlin 3", `location is "Europe/Berlin 3"; want a name`},
+		{"5/calendar month from 15 Europe/Berlin 3", `location is "Europe/Berlin 3"; want one name`},
 		{"5/calendar month from x", `first day is "x"; want 1 to 28 of a month, or 1 (Monday) to 7 of a week`},
 		{"5/calendar month from 015", `first day is "015"; want it without + or leading zeros`},
 		{"5/calendar month from +15", `first day is "+15"; want it without`},
+		{"5/calendar month Europe/Berlin from 15", "behind from and its day"},
 		{"5/calendar month from 0", `first day is "0"`},
 		{"5/calendar month from 29", "first day is 29; want 1 to 28"},
 		{"5/calendar week from 8", "first day is 8; want 1 to 7"},

@@ -79,6 +79,8 @@ func loadLocation(name string) (*time.Location, error) {
 	switch {
 	case isDay:
 		return nil, fmt.Errorf("first day is %.80q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", strings.TrimSpace(day))
+	case strings.Contains(name, " "):
+		return nil, fmt.Errorf("location is %.80q; want one name, behind from and its day; a quota has no burst", name)
 	case name == "Local" || name == "localtime": // the second is a file on many machines
 		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", name)
 	case name != "" && !zoneName(name):
