@@ -147,7 +147,7 @@ func (g *Gate) Allow(w http.ResponseWriter, r *http.Request) (_ *http.Request, r
 	case !d.Allowed:
 		g.deny(w, r, d)
 		return r, nil, false
-	case hold == nil:
+	case hold == nil: // FailOpen or Shadow
 		return r, func() {}, true
 	}
 
@@ -164,6 +164,7 @@ func (g *Gate) decide(ctx context.Context, d *Decision, keyErr error) (h *hold) 
 	}
 
 	name, c := g.Name+":"+d.Key, g.limiter.countsOf(g.Name)
+	// Without a key FailLocal counts the request as anonymous, and other modes ask nobody.
 	if keyErr == nil || g.OnFailure == middleware.FailLocal {
 		h, err = g.limiter.acquire(ctx, name, 1, g.Max, briefly, c)
 		if errors.Is(err, errUndecided) && g.OnFailure == middleware.FailLocal {

@@ -191,6 +191,7 @@ func (k *key) call(now time.Time) *call {
 func (k *key) answer(c *call, granted string, err error) {
 	k.shard.mu.Lock()
 	defer k.shard.mu.Unlock()
+	// A later call is under way, and knows more.
 	if k.calling != c.number {
 		return
 	}

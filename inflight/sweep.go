@@ -85,9 +85,11 @@ func (s *shard) due(keys []*key, now time.Time) (calls []*call, left []*key, urg
 		case s.limiter.store == nil:
 			k.advance(now)
 		case k.calling != 0 || now.Before(k.away):
+			// Its answer, or the end of the pause, brings the next call.
 		case k.held == k.confirmed && (k.held == 0 || age < renew):
 			k.forget(now)
 		default:
+			// 7 s of 10 have passed: no time for pauses between batches.
 			urgent = urgent || age > 2*renew+time.Second
 			if calls = append(calls, k.call(now)); len(calls) == perBatch {
 				return calls, keys[i+1:], urgent

@@ -105,6 +105,7 @@ func Read(value string, now time.Time) (servers []Server, limiters map[string][]
 	}
 
 	slices.SortFunc(servers, func(a, b Server) int { return b.At.Compare(a.At) })
+	// By the newest server's time: without traffic all grow old together.
 	for i, s := range servers {
 		if servers[0].At.Sub(s.At) > Live {
 			servers = servers[:i]
