@@ -7,7 +7,7 @@
 //	    limit: 100/minute burst 20
 //	    overrides:              # limits of single keys and networks
 //	      - limit: 1000/minute burst 200
-//	        subjects: ["sub:alice", "ip:198.51.100.0/24"]
+//	        subjects: ["sub:https://login.example.com|alice", "ip:198.51.100.0/24"]
 //	  - {name: login, key: client, routes: ["POST /login"], limit: 5/minute, on_failure: closed}
 //
 // docs/rollout.md has the program to it, and says what wins over what.
