@@ -40,8 +40,8 @@ type Report struct {
 // Max bounds the buckets. One takes about 300 bytes with its key.
 const Max = 1 << 16
 
-// Add records a charge, with the clamp of its limit also if it is late, that was granted alone by one of n servers, on a bucket whose TAT is known or, if that is later,
-// now. It reports whether the charge is not kept because there are too many buckets.
+// Add records a charge that one of n servers has granted alone, on a bucket whose TAT is known or, if that is later, now. The
+// charge has the clamp of its limit, also if it is late. It is full, and keeps no charge of another bucket, at [Max] buckets.
 func (g *Grants) Add(c *buckets.Charge, key func() string, now, known, n int64) (full bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
