@@ -62,6 +62,8 @@ func (c *command) known(ctx context.Context, client redis.UniversalClient, now t
 			for _, p := range limiters[hash] {
 				f.kinds[p.Name] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(f.kinds[p.Name], p.Kinds))))
 				follows[p.Name] = follows[p.Name] || p.Follows || p.LeftOut
+
+				// What differs between servers without being a disagreement.
 				p.Kinds, p.Follows = nil, false
 				if variants[p.Name] == nil {
 					variants[p.Name] = map[string]int{}
