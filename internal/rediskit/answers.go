@@ -124,7 +124,7 @@ func (r reply) Error() string { return string(r) }
 // begins matches replies that begin so.
 func begins(prefixes ...string) func(error) bool {
 	return func(err error) bool {
-		r, ok := err.(reply)
+		r, ok := errors.AsType[reply](err)
 		return ok && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(string(r), p) })
 	}
 }
@@ -133,7 +133,7 @@ func begins(prefixes ...string) func(error) bool {
 func matches(pattern string) func(error) bool {
 	form := regexp.MustCompile(pattern)
 	return func(err error) bool {
-		r, ok := err.(reply)
+		r, ok := errors.AsType[reply](err)
 		return ok && form.MatchString(string(r))
 	}
 }
