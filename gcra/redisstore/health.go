@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
@@ -57,6 +59,27 @@ func (s *Store) health(server string) *health {
 
 // note records the result of a call. open is the state of the breaker after it.
 func (h *health) note(err error, open bool) {
+	client, single := h.store.client.(*redis.Client)
+	if !single || !rediskit.IsClosed(err) || h.hasAnswered() {
+		h.record(err, open)
+		return
+	}
+
+	// WhyClosed asks the server, and callers do not wait for that.
+	go func() {
+		if why := rediskit.WhyClosed(client, err); !h.hasAnswered() {
+			h.record(why, open)
+		}
+	}()
+}
+
+func (h *health) hasAnswered() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.answered
+}
+
+func (h *health) record(err error, open bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/internal/await"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // pingTimeout bounds a Ping whose context has no deadline. A new TLS connection takes longer than
@@ -113,6 +114,24 @@ func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.
 		}
 	}
 	return "", false
+}
+
+// IsClosed reports whether an error means that the server has closed the connection. See [WhyClosed].
+func IsClosed(err error) bool {
+	return err != nil && !IsReply(err) && says("EOF", "reset", "broken pipe")(err)
+}
+
+// WhyClosed returns the reply of a server that requires a password, if that is why it has
+// closed a connection with this error, and otherwise the error. A server may close it while
+// a long command is written, and then the client does not read the reply.
+func WhyClosed(c *redis.Client, err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+	defer cancel()
+	reply := Call(func() error { return c.Ping(ctx).Err() })
+	if Diagnose(reply, Conn{}).Code == diag.RedisAuth {
+		return reply
+	}
+	return err
 }
 
 func (p *ping) explain(ctx context.Context, server string, err error) error {
