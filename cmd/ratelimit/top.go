@@ -142,7 +142,7 @@ var globs = regexp.MustCompile(`[*?\[\]\\^]`)
 // node reads the keys of a node. On a cluster it asks for each key alone.
 func (s *scan) node(ctx context.Context, node redis.Cmdable, apart bool) error {
 	pattern := globs.ReplaceAllString(s.prefix, `\$0`) + "{*"
-	var keys []string
+	var keys, before []string
 	began := time.Now()
 
 	for cursor, more := uint64(0), true; more || len(keys) > 0; {
@@ -151,12 +151,18 @@ func (s *scan) node(ctx context.Context, node redis.Cmdable, apart bool) error {
 			return err
 		}
 		s.add(keys, values)
+		if len(keys) > 0 {
+			before = keys
+		}
 		keys = nil
 		if more {
 			if keys, cursor, err = next.Result(); err != nil {
 				return err
 			}
 			more = cursor != 0
+
+			// When Redis makes its table smaller, SCAN may return the last few keys again.
+			keys = slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(before, key) })
 		}
 
 		// A server that is busy answers later, and so has longer pauses.
@@ -251,7 +257,7 @@ func (s *scan) bucket(name listName, subject string, tat time.Time) {
 		return
 	}
 	if slices.ContainsFunc(l.Subjects, func(other used) bool { return other.Subject == subject }) {
-		l.InUse-- // SCAN may return a key twice
+		l.InUse-- // its slot moves: two nodes have it
 		return
 	}
 	at, _ := slices.BinarySearchFunc(l.Subjects, u, func(a, b used) int { return cmp.Compare(b.ahead, a.ahead) })
