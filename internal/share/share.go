@@ -1,11 +1,9 @@
 // Package share divides limits among the servers that share them, for the time in which a
 // server decides alone.
 //
-// A rate is divided: each of n servers has an nth of the rate and of the burst. A request
-// that costs more than this burst would never pass, so it may take more from a full bucket. A
-// quota is not divided, as each server may begin with what was left of it: a unit stands
-// for one on every server, so together they take at most what was left. A request that
-// needs more than that passes if nothing of the quota was used.
+// A unit that a server grants counts n times, as if each of n servers had granted one. So each may begin
+// with what was left of the limit, and has an nth of that, of the rate and of the burst; together they
+// grant at most what was left. A request that needs more than this share passes if the bucket is full.
 package share
 
 // redisstore/local.go divides while Redis is away, and middleware/config.go for stores that cannot decide alone.
@@ -13,7 +11,6 @@ package share
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -22,8 +19,8 @@ import (
 // and results are as of the whole limit, but Remaining is what this server lets pass.
 //
 //  1. In one moment all servers together let pass what the limit would, and each at least one
-//     request that costs no more than the limit's burst. An nth of a rate is at least one unit
-//     in gcra.MaxDelay, as slower ones are not valid.
+//     request that costs no more than the limit's burst. What would take longer than
+//     gcra.MaxDelay to refill is forgotten, as such limits are not valid.
 //  2. A share has the clamp of the whole limit. Otherwise a later, cheaper request would
 //     erase the debt of one that took more than the share.
 type Store struct {
@@ -55,12 +52,9 @@ func Charges(charges []gcra.Charge, n int, refund bool) []gcra.Charge {
 	}
 	parts := make([]gcra.Charge, len(charges))
 	for i, c := range charges {
-		switch {
-		case c.Limit.Validate() != nil || c.Cost < 0 || c.MaxDebt < 0 || c.MaxDelay < 0: // the store returns the error
-		case c.Limit.IsQuota():
-			divideCost(&c, int64(n), refund)
-		default:
-			divideRate(&c, int64(n), refund)
+		// Of a charge that is not valid the store returns the error.
+		if c.Limit.Validate() == nil && c.Cost >= 0 && c.MaxDebt >= 0 && c.MaxDelay >= 0 {
+			divide(&c, int64(n), refund)
 		}
 		parts[i] = c
 	}
@@ -80,85 +74,56 @@ func Results(charges, parts []gcra.Charge, n int) {
 		}
 
 		// What only this request may take is not left for others.
-		wider := part.Limit.Capacity() - capacity(c.Limit, int64(n))
-		c.Result.Remaining = max(c.Result.Remaining-wider, 0)
-		if c.Limit.IsQuota() {
-			unused := c.Result.Remaining == c.Limit.Capacity()
-			c.Result.Remaining /= int64(n)
-			if unused { // rule 1 of Store
-				c.Result.Remaining = max(c.Result.Remaining, 1)
-			}
-			// divideCost has charged n units for each.
-			c.Result.Taken /= int64(n)
+		whole := c.Limit.Capacity()
+		unused := part.Result.Remaining == part.Limit.Capacity()
+		c.Result.Remaining = max(part.Result.Remaining-part.Limit.Capacity()+whole, 0) / int64(n)
+		if unused { // rule 1 of Store
+			c.Result.Remaining = max(c.Result.Remaining, 1)
 		}
 
-		if c.Result.Taken > 0 && !c.Late {
-			// The part may have cost less: no more than a share can hold.
+		switch {
+		case c.Late:
+			c.Result.Taken /= int64(n)
+		case c.Result.Taken > 0: // also of a share that has forgotten some of it
 			c.Result.Taken = max(c.Cost, 1)
 		}
 	}
 }
 
-// capacity is the burst of a share, or the whole quota.
-func capacity(l gcra.Limit, n int64) int64 {
-	if l.IsQuota() {
-		return l.Capacity()
-	}
-	return min(max(1, l.Capacity()/n), int64(gcra.MaxDelay/divided(l, n).Interval()))
-}
-
-// divided returns an nth of a rate, or the slowest that is valid, with a burst of 1.
-func divided(l gcra.Limit, n int64) gcra.Limit {
-	slowest := gcra.MaxDelay / time.Duration(n) // or the interval would be longer than MaxDelay
-	return gcra.Limit{Count: 1, Per: min(l.Interval(), slowest) * time.Duration(n), Burst: 1}
-}
-
-// divideRate changes a charge to the share of one of n servers. MaxDebt widens the clamp (rule 2 of
-// Store), and only a late charge may take what that allows.
+// divide changes a charge to the share of one of n servers: its cost counts n times. If that is more than the limit, the
+// limit is wider for this charge, so that it passes on a full bucket (rule 1 of Store). On a rate MaxDebt makes the clamp
+// the same for all charges (rule 2); only a late charge may take what it allows, so that keeps its own.
 //
-// Of 100 a minute each of 4 servers has 25 a minute with a burst of 25. A request that costs 30 gets a
-// burst of 30, so that it passes on a full bucket, and a MaxDebt of 70: the clamp is at 100 units for all
-// requests, and the next one, with a burst of 25 and a MaxDebt of 75, does not erase the 5 units that are owed.
-func divideRate(c *gcra.Charge, n int64, refund bool) {
-	whole, burst, debt := c.Limit.Capacity(), capacity(c.Limit, n), c.MaxDebt
-	c.Limit = divided(c.Limit, n).WithBurst(burst)
-	interval := c.Limit.Interval()
-	longest := int64(gcra.MaxDelay / interval) // the share forgets what takes longer to refill
+// Of 100 a minute one of 4 servers charges 4 units for each. A request that costs 30 takes 120 units of a limit with a burst of
+// 120. The clamp is at 400 units, so the next request, with a burst of 100, does not erase the 20 that are owed.
+func divide(c *gcra.Charge, n int64, refund bool) {
+	whole, cost, longest := c.Limit.Capacity(), max(c.Cost, 1), c.Limit.Capacity()
+	clamp := whole
+	if interval := c.Limit.Interval(); interval > 0 {
+		longest = int64(gcra.MaxDelay / interval) // what takes longer to refill is not valid
+		clamp = min(whole+c.MaxDebt+int64((c.MaxDelay+interval-1)/interval), math.MaxInt64/n) * n
+	}
 
-	if c.Late && !refund && !c.Peek {
-		c.MaxDebt = max(min((whole+debt)/n, longest)-burst, 0)
+	if c.Cost = min(cost, math.MaxInt64/n) * n; refund || c.Late {
 		return
 	}
-
-	if cost := max(c.Cost, 1); !refund && cost <= whole {
-		c.Cost = min(cost, longest)
-		c.Limit.Burst = max(burst, c.Cost)
+	if cost <= whole {
+		if widened(c.Limit, c.Cost).Validate() != nil { // a share forgets the rest
+			c.Cost = longest
+		}
+		c.Limit = widened(c.Limit, c.Cost)
 	}
-	delay := int64((c.MaxDelay + interval - 1) / interval)
-	c.MaxDebt = min(whole+debt+delay, longest) - c.Limit.Burst
+	c.MaxDebt = max(min(clamp, longest)-c.Limit.Capacity(), 0)
 }
 
-// divideCost changes a charge on a quota: n times the cost, which may be more than the quota if
-// nothing of it was used. So of a quota below n each server lets one request pass (rule 1 of Store).
-func divideCost(c *gcra.Charge, n int64, refund bool) {
-	whole := c.Limit.Capacity()
-	cost := int64(math.MaxInt64)
-	if units := max(c.Cost, 1); units <= math.MaxInt64/n {
-		cost = units * n
-	}
-
+// widened returns the limit with room for a number of units.
+func widened(l gcra.Limit, units int64) gcra.Limit {
 	switch {
-	case refund || c.Late || c.Peek:
-		c.Cost = cost
-		return
-	case c.Cost > whole:
-		return // never
+	case units <= l.Capacity():
+		return l
+	case l.IsQuota():
+		l.Count = units
+		return l
 	}
-
-	wide := *c
-	wide.Cost, wide.Limit.Count, wide.MaxDebt = cost, max(whole, cost), 0
-	if wide.Limit.Validate() != nil { // longer than the calendar's periods in ticks
-		wide.Cost, wide.Limit.Count = whole, whole
-	}
-	*c = wide
+	return l.WithBurst(units)
 }
