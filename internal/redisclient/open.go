@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,88 +115,94 @@ const (
 	clusterReadTimeout = 500 * time.Millisecond
 )
 
-// parseURL returns the options that the URL sets; the others are zero.
+// parseURL returns the options that the URL sets; the others are zero. No error repeats what may be a password, or a value.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
-	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok || strings.ContainsAny(scheme, ":@") { // it may be a password with ://
-		return nil, errors.New("scheme:// is missing; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
-	}
-
+	scheme, rest, _ := strings.Cut(rawURL, "://")
 	scheme = strings.ToLower(scheme)
-	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
-		return nil, fmt.Errorf("scheme is %.80q; want redis://, rediss:// or unix://, as in redis://localhost:6379/0", scheme)
+	if !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) {
+		return nil, errors.New("scheme is missing or not known; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
 	}
 
-	// By hand: net/url takes one host only, and repeats a password in its errors.
+	// By hand: net/url takes one host only.
 	authority, path := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
 	}
-	user, hosts := "", authority
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		user, hosts = authority[:i+1], authority[i+1:]
-	}
-
-	if err := checkUser(user); err != nil {
+	at := strings.LastIndexByte(authority, '@') + 1
+	user, hosts := authority[:at], authority[at:]
+	if err := checkParts(scheme, user, hosts, path); err != nil {
 		return nil, err
 	}
 
-	var addrs []string
-	var err error
-	if scheme == "unix" {
-		addrs, err = socket(user, hosts, path)
-	} else {
-		addrs, err = addresses(hosts, path)
-	}
-	if err != nil {
-		return nil, err
-	}
+	var o *redis.UniversalOptions
+	for host := range strings.SplitSeq(hosts, ",") {
+		parsed, err := redis.ParseURL(scheme + "://" + user + host + path)
+		if err != nil {
+			return nil, withoutValue(err)
+		}
 
-	_, query, _ := strings.Cut(path, "?")
-	params, err := url.ParseQuery(query)
-	if err == nil && (params.Has("tls") || params.Has("ssl")) { // as other clients have it
-		err = errors.New("there is no parameter tls or ssl; want rediss:// for TLS")
-	}
-	if err != nil {
-		return nil, err
-	}
-
-	// go-redis reads the first address, and what is common to all.
-	first, _, _ := strings.Cut(hosts, ",")
-	parsed, err := redis.ParseURL(scheme + "://" + user + first + path)
-	// The URL of an error may hold a password.
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err
-	}
-	if err != nil && strings.Contains(err.Error(), "unexpected option") {
-		err = fmt.Errorf("%w; want parameters of redis.ParseURL, such as pool_size", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	o := universal(parsed)
-	o.Addrs = addrs
-	o.Addrs[0] = parsed.Addr // the path of a unix socket, which go-redis knows by its first slash
-	return o, checkCluster(o)
-}
-
-// checkCluster completes the options of a cluster.
-func checkCluster(o *redis.UniversalOptions) error {
-	if len(o.Addrs) == 1 {
-		return nil
-	}
-	if o.DB != 0 {
-		return fmt.Errorf("database is %d; want 0, the only one of a cluster", o.DB)
-	}
-
-	for _, addr := range o.Addrs {
-		if host, _, _ := net.SplitHostPort(addr); o.TLSConfig != nil && host != o.TLSConfig.ServerName {
-			// go-redis would want the first host's name in every certificate.
-			// Without a name it wants the address of the node.
+		if o == nil {
+			o = universal(parsed)
+		}
+		o.Addrs = append(o.Addrs, parsed.Addr)
+		// go-redis would want the first host's name in every certificate. Without a name it wants the address of the node.
+		if o.TLSConfig != nil && o.TLSConfig.ServerName != parsed.TLSConfig.ServerName {
 			o.TLSConfig.ServerName = ""
 		}
 	}
+
+	if len(o.Addrs) > 1 && o.DB != 0 {
+		return nil, fmt.Errorf("database is %d; want 0, the only one of a cluster", o.DB)
+	}
+	return o, nil
+}
+
+// checkParts finds URLs in which the parser would take a password for something else. The log shows hosts and paths.
+func checkParts(scheme, user, hosts, path string) error {
+	_, query, _ := strings.Cut(path, "?")
+	_, wrongQuery := url.ParseQuery(query)
+	u, wrongUser := url.Parse("redis://" + user + "host")
+
+	switch wrongHost := slices.IndexFunc(strings.Split(hosts, ","), invalidHost); {
+	case strings.Contains(user, ","):
+		return errors.New("user and password stand once, in front of the first host; write a comma in them as %2C")
+	case wrongUser != nil || u.Host != "host" || scheme != "unix" && strings.Contains(path, "@"): // of a password with a slash
+		return errors.New("user or password holds a character that a URL does not take as it is; write it as %XX")
+	case wrongQuery != nil:
+		return errors.New("a parameter holds a character that a URL does not take as it is; write it as %XX")
+	case scheme != "unix" && wrongHost >= 0:
+		return fmt.Errorf("host %d is empty or not valid; want host or host:port, with a port of 1 to 65535, as in redis://host1:6379,host2:6379", wrongHost+1)
+	case scheme == "unix" && (hosts != "" || !strings.HasPrefix(path, "/") || user == "" && passwordInPath.MatchString(path)):
+		return errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock or " +
+			"unix://user:password@/run/redis/redis.sock; write other slashes and @ as %XX")
+	}
 	return nil
+}
+
+var (
+	passwordInPath = regexp.MustCompile(`^[^@]*:.*@`)
+	hostForm       = regexp.MustCompile(`^(?:[^][:#]+|\[[^][#]+\])(?::([0-9]+))?$`)
+)
+
+func invalidHost(host string) bool {
+	m := hostForm.FindStringSubmatch(host)
+	if m == nil {
+		return true
+	}
+	port, err := strconv.ParseUint(cmp.Or(m[1], "6379"), 10, 16)
+	return err != nil || port == 0
+}
+
+// withoutValue returns an error of redis.ParseURL up to the URL or the value that it repeats. Names of parameters stay.
+func withoutValue(err error) error {
+	what, of, _ := strings.Cut(strings.TrimPrefix(err.Error(), "redis: "), ": ")
+	switch {
+	case errors.As(err, new(*url.Error)):
+		return errors.New("host or database holds a character that a URL does not take as it is; write it as %XX")
+	case what == "unexpected option":
+		return fmt.Errorf("%s: %s; want parameters of redis.ParseURL, such as pool_size, and rediss:// for TLS", what, of)
+	}
+	return fmt.Errorf("%s; want one as redis.ParseURL takes it", what) // invalid database number
 }
 
 // universal copies the fields of a redis.Options that UniversalOptions has too.
@@ -209,73 +215,4 @@ func universal(parsed *redis.Options) *redis.UniversalOptions {
 		}
 	}
 	return o
-}
-
-var errUserinfo = errors.New("user or password holds a character that a URL does not take as it is; write it as %XX")
-
-// The checks find URLs in which the parser would take a password for something
-// else, and repeat it in its error.
-
-func checkUser(user string) error {
-	if strings.Contains(user, ",") && strings.Count(user, "@") > 1 || laterUser.MatchString(user) {
-		return errors.New("user and password stand once, in front of the first host; write a comma in them as %2C")
-	}
-	if u, err := url.Parse("redis://" + user + "host"); err != nil || u.Host != "host" {
-		return errUserinfo
-	}
-	return nil
-}
-
-// laterUser matches hosts in front of the user and password, as in h1:6379,user:password@.
-var laterUser = regexp.MustCompile(`^[^:]*,|,.*:`)
-
-var hostForm = regexp.MustCompile(`^([^][:#]+|\[[^][#]+\])(?::([0-9]+))?$`)
-
-// addresses returns the hosts of a URL with their ports.
-func addresses(hosts, path string) (addrs []string, err error) {
-	if strings.Contains(path, "@") {
-		return nil, errUserinfo // it is the rest of a password with a slash, or can be written %40
-	}
-
-	for host := range strings.SplitSeq(hosts, ",") {
-		name, _, _ := strings.Cut(host, ":")
-		name, _, _ = strings.Cut(name, "#")
-		if name == "" {
-			return nil, errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
-		}
-
-		port := "no"
-		m := hostForm.FindStringSubmatch(host)
-		if m != nil {
-			port = cmp.Or(m[2], "6379")
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			// What follows the name may be a password without its @.
-			return nil, fmt.Errorf("host is %.80q and more, which is no port; want host or host:port, with a port of 1 to 65535", name)
-		}
-
-		u, err := url.Parse("//" + m[1])
-		if err != nil {
-			return nil, fmt.Errorf("host is %.80q; want a name or an address", name)
-		}
-		addrs = append(addrs, net.JoinHostPort(u.Hostname(), port))
-	}
-
-	database, _, _ := strings.Cut(path, "?")
-	if _, err := strconv.Atoi(cmp.Or(strings.Trim(database, "/"), "0")); err != nil { // it may be a password
-		return nil, errors.New("database is no number; want one after the hosts, as in redis://localhost:6379/0")
-	}
-	return addrs, nil
-}
-
-// socket returns no host, which go-redis wants in front of the path of a unix socket.
-func socket(user, hosts, path string) (addrs []string, err error) {
-	before, _, at := strings.Cut(path, "@")
-	// Errors and the log show a path, and so a password in it.
-	password := user == "" && at && strings.Contains(before, ":")
-	if hosts != "" || !strings.HasPrefix(path, "/") || password {
-		return nil, errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock or " +
-			"unix://user:password@/run/redis/redis.sock; write other slashes and @ as %XX")
-	}
-	return []string{""}, nil
 }
