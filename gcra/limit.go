@@ -149,16 +149,10 @@ const noLimit = "none"
 
 var rateForm = regexp.MustCompile(`^([^/ ]*)/(\S*)(?: burst (\S+))?$`)
 
-// padded matches a first day with more than its digits.
-var padded = regexp.MustCompile(` from (\+\d+|0\d+)`)
-
 func parse(text string) (l Limit, err error) {
 	count, calendar, isQuota := strings.Cut(text, "/calendar ")
 	if isQuota {
 		n, err := parseInt("count", count)
-		if day := padded.FindStringSubmatch(calendar); day != nil && err == nil {
-			err = fmt.Errorf("first day is %.80q; want it without + or leading zeros", day[1])
-		}
 		return Quota(n, Calendar(calendar)), err
 	}
 

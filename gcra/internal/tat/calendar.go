@@ -32,7 +32,7 @@ func (c Calendar) Parts() (unit string, anchor int, location string) {
 	}
 
 	text, rest, _ := strings.Cut(text, " ")
-	if anchor, _ = strconv.Atoi(text); anchor == 0 {
+	if anchor, _ = strconv.Atoi(text); anchor == 0 || strconv.Itoa(anchor) != text {
 		return unit, 0, location
 	}
 	return unit, anchor, rest
@@ -78,7 +78,7 @@ func loadLocation(name string) (*time.Location, error) {
 	day, isDay := strings.CutPrefix(name+" ", "from ") // see Parts
 	switch {
 	case isDay:
-		return nil, fmt.Errorf("first day is %.80q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", strings.TrimSpace(day))
+		return nil, fmt.Errorf("first day is %.80q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week, without + or leading zeros", strings.TrimSpace(day))
 	case strings.Contains(name, " "):
 		return nil, fmt.Errorf("location is %.80q; want one name, behind from and its day; a quota has no burst", name)
 	case name == "Local" || name == "localtime": // the second is a file on many machines
