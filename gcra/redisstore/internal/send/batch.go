@@ -76,13 +76,12 @@ func (b *batch) free() {
 // add adds a request, or reports false if it must wait for the next batch.
 func (b *batch) add(q *Request) bool {
 	if len(b.requests) == 0 {
-		b.deadline = q.deadline
+		b.deadline = q.deadline // the first that waits has the earliest
 	} else if q.sent != b.requests[0].sent || b.charges+len(q.Charges) > maxCharges {
 		return false
 	}
 
 	b.requests = append(b.requests, q)
-	b.deadline = min(b.deadline, q.deadline)
 	b.charges += len(q.Charges)
 	return true
 }

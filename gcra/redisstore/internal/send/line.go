@@ -217,8 +217,7 @@ func (l *line) trip(batch *batch) (inTime bool) {
 		l.hang.Add(-1)
 		return false
 	}
-	batch.deliver(noAnswer)
-	l.arrive(batch, batch.probe)
+	l.arrive(batch, noAnswer, batch.probe)
 	return true
 }
 
@@ -249,19 +248,16 @@ func (c *tripContext) Err() error {
 // expire answers the requests of a batch that is late, and gives up its place, although the client may still wait.
 func (b *batch) expire() {
 	close(b.expired)
-	b.err = rediskit.NoAnswer(b.line.sender.Timeout)
-	for _, q := range b.requests {
-		q.outcome, q.Err = failed, &failure{b.err}
-	}
-	b.line.arrive(b, nil)
+	b.line.arrive(b, rediskit.NoAnswer(b.line.sender.Timeout), nil)
 	b.line.hang.Add(1)
 	b.line.giveUp(b)
 }
 
-// arrive learns from a batch that is over, and answers its requests, each of which has its outcome. The probe is nil if it has
-// no answers.
-func (l *line) arrive(batch *batch, probe *kind.Probe) {
+// arrive learns from a batch that is over, and answers its requests. noAnswer says why there are no answers, or is nil; the
+// probe is nil if it has none.
+func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	s := l.sender
+	batch.deliver(noAnswer)
 	now := s.Clock.Now()
 	batch.took = now - batch.sent
 	result := Result{Server: l.Server, Requests: len(batch.requests), Takes: batch.takes, Sent: batch.sent, Took: batch.took, Err: batch.err}
