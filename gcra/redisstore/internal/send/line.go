@@ -62,15 +62,14 @@ func (l *line) submit(q *Request, now int64, inline bool) {
 		q.fail(ErrUnavailable)
 		return
 	}
-	l.insert(q)
 	inline = inline && l.inFlight == 0
-	leaves := l.takePlace(now, q.sent > 0)
+	leaves := l.join(now, q)
 	l.mu.Unlock()
 
 	switch {
 	case leaves && inline:
-		if batch := l.load(nil); batch != nil && l.trip(batch) {
-			l.giveUp(batch)
+		if batch := l.load(); batch != nil && l.trip(batch) {
+			l.pass(batch)
 			batch.free()
 		}
 	case leaves:
@@ -78,18 +77,19 @@ func (l *line) submit(q *Request, now int64, inline bool) {
 	}
 }
 
-// insert puts a request where it belongs. The caller holds l.mu.
-func (l *line) insert(q *Request) {
-	i := len(l.waiting)
-	for i > 0 && q.precedes(l.waiting[i-1]) { // nearly always the new one is the last
-		i--
-	}
-	l.waiting = slices.Insert(l.waiting, i, q)
-}
-
-// takePlace takes a place for a carrier if a batch may leave for those that wait. One that was sent before has come again: it
+// join puts requests in line, and takes a place for a carrier if a batch may leave for those that wait. One that is sent again
 // may have an earlier deadline than the batches in flight, so it waits for none. The caller holds l.mu.
-func (l *line) takePlace(now int64, again bool) bool {
+func (l *line) join(now int64, list ...*Request) (leaves bool) {
+	again := false
+	for _, q := range list {
+		i := len(l.waiting)
+		for i > 0 && q.precedes(l.waiting[i-1]) { // nearly always the new one is the last
+			i--
+		}
+		l.waiting = slices.Insert(l.waiting, i, q)
+		again = again || q.sent > 0
+	}
+
 	if len(l.waiting) == 0 {
 		return false
 	}
@@ -125,33 +125,28 @@ func mostInFlight(client *redis.Client) int {
 
 // carry takes batches to the server until none may leave.
 func (l *line) carry() {
-	var batch *batch
-	for {
+	for leaves := true; leaves; {
 		// Let callers submit that are about to. With few callers, this is what fills a batch.
 		runtime.Gosched()
-		if batch = l.load(batch); batch == nil || !l.trip(batch) {
+		batch := l.load()
+		if batch == nil || !l.trip(batch) {
 			return
 		}
 
 		// Let the callers that have their answers run and submit again: the yield above may come on another thread than
 		// the one they wait for.
 		runtime.Gosched()
+		leaves = l.giveUp(batch)
+		batch.free()
 	}
 }
 
-// load moves requests that wait into a batch, for a carrier that has a place or, with its last batch, gives it up and takes
-// the next if it may. It answers a request whose time is up with an error, and splits one of several subjects that would be sent
-// by subject. If nothing is left to send, it returns nil, and the carrier has no place.
-func (l *line) load(last *batch) *batch {
+// load moves requests that wait into a batch, for a carrier that has a place. It answers a request whose time is up with an
+// error, and splits one of several subjects that would be sent by subject. If nothing is left to send, it returns nil, and the
+// carrier has no place.
+func (l *line) load() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last != nil {
-		next := l.leave(last)
-		last.free()
-		if !next {
-			return nil
-		}
-	}
 	// Others may have taken them all. Then no clock is read: the callers have their answers, and a clock of a test may be theirs.
 	if len(l.waiting) == 0 {
 		l.inFlight--
@@ -250,7 +245,7 @@ func (b *batch) expire() {
 	close(b.expired)
 	b.line.arrive(b, rediskit.NoAnswer(b.line.sender.Timeout), nil)
 	b.line.hang.Add(1)
-	b.line.giveUp(b)
+	b.line.pass(b)
 }
 
 // arrive learns from a batch that is over, and answers its requests. noAnswer says why there are no answers, or is nil; the
@@ -302,25 +297,21 @@ func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
 	}
 }
 
-// leave gives up the place of a batch that is over, and puts back what is sent again at once. It reports whether it has taken a
-// place for the next one. The caller holds l.mu. It reads no clock, for load's reason.
-func (l *line) leave(batch *batch) (next bool) {
+// giveUp gives up the place of a batch that is over, and puts back what is sent again at once. It reports whether it has taken a
+// place for the next one. It reads no clock, for load's reason.
+func (l *line) giveUp(batch *batch) (leaves bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := batch.sent + batch.took
 	l.inFlight--
 	l.pace.answered(now, batch.took, batch.err)
-	for _, q := range batch.again {
-		l.insert(q)
-	}
-	return l.takePlace(now, len(batch.again) > 0)
+	return l.join(now, batch.again...)
 }
 
-// giveUp gives the place of a batch that is over to another carrier, if one may leave.
-func (l *line) giveUp(batch *batch) {
-	l.mu.Lock()
-	next := l.leave(batch)
-	l.mu.Unlock()
-	// In another goroutine: this one may be a caller's, who has an answer.
-	if next {
+// pass gives the place of a batch that is over to another carrier, if one may leave. It is another goroutine: this one may be a
+// caller's, who has an answer.
+func (l *line) pass(batch *batch) {
+	if l.giveUp(batch) {
 		go l.carry()
 	}
 }
