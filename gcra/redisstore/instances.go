@@ -4,10 +4,12 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
@@ -19,7 +21,7 @@ var instancesLua string
 var instancesScript = send.NewScript(instancesLua)
 
 // instances counts the stores that share the limits with this one, on the same Redis
-// with the same Prefix. A store that a limiter uses marks itself after a batch, in the
+// with the same Prefix. A store that a limiter uses marks itself after an admission, in the
 // background, and learns how many others have done so. While Redis is away, the last count
 // serves.
 //
@@ -66,20 +68,20 @@ func (c *instances) use(configured int) {
 	if configured > 0 && (c.configured == 0 || configured < c.configured) {
 		c.configured = configured
 	}
-	// The next batch marks, unless a limiter of this store has begun before.
+	// The next admission marks, unless a limiter of this store has begun before.
 	c.due.CompareAndSwap(0, 1)
 }
 
-// markAfter marks the store, if that is due, after a batch that was answered. A store that takes nothing grants nothing, so
+// markAfter marks the store, if that is due, after an admission that was answered. A store that takes nothing grants nothing, so
 // it does not count.
-func (s *Store) markAfter(r send.Result) {
-	c, now := &s.counted, r.Sent
+func (s *Store) markAfter(charges []buckets.Charge, now int64) {
+	c := &s.counted
 	due := c.due.Load()
-	if due == 0 || now < due || !r.Takes {
+	if due == 0 || now < due || !slices.ContainsFunc(charges, func(b buckets.Charge) bool { return b.Takes() }) {
 		return
 	}
 	every := max(tat.Ticks(markEvery), c.count.Load()*tat.Ticks(marksApart))
-	// One of the batches that end at once marks.
+	// One of the admissions that end at once marks.
 	if !c.due.CompareAndSwap(due, now+every) {
 		return
 	}
@@ -100,7 +102,10 @@ func (s *Store) mark(lasts time.Duration) {
 		Replies: 1,
 		Learn:   func(reply []int64) { s.noteInstances(reply[0]) },
 	}})
-	s.health(t.Server).note(err, t.Open())
+	// Only a failure: that the server answers, the batch before has shown.
+	if err != nil {
+		s.health(t.Server).note(err, false)
+	}
 	s.publish()
 }
 

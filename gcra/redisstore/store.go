@@ -22,7 +22,7 @@ package redisstore
 // Take makes a request of the charges (store.go). If the cache of the last answers denies it, it is denied without a call
 // (internal/known). Otherwise it is sent (internal/send), together with others: Redis decides in take.lua. Its answer is
 // learned, its caller goes on, and then Store.after does the bookkeeping of the batch: health.go logs problems, stats.go
-// counts, instances.go counts the servers, publish.go says what their policies are, and reporter.go is woken.
+// counts, and reporter.go is woken. instances.go counts the servers, and publish.go says what their policies are.
 //
 // local.go decides while Redis does not answer. What it grants is kept in internal/outage, and reporter.go charges it in
 // Redis later, with report.lua. ping.go checks the set-up. open.go and internal/redisclient make a client that fits.
@@ -147,6 +147,7 @@ func (s *Store) learn(q *send.Request, sent, now int64) {
 		s.known.RefundAnswered(q.Charges)
 	case q.Answered():
 		s.known.Learn(q.Charges, q.Admitted, sent, now)
+		s.markAfter(q.Charges, now)
 	}
 }
 
@@ -155,7 +156,6 @@ func (s *Store) after(r send.Result) {
 	s.count(r)
 	s.health(r.Server).note(r.Err, r.Open)
 	if r.Err == nil {
-		s.markAfter(r)
 		s.reporter.wake()
 	}
 }

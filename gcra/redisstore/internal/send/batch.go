@@ -31,7 +31,6 @@ type batch struct {
 	deadline int64       // the first of the requests
 	charges  int
 	probing  bool // for the breaker: it is the probe
-	takes    bool // a charge takes: it is no peek and no refund
 
 	form    *Script
 	scripts []script
@@ -109,9 +108,6 @@ func (b *batch) write() {
 			b.scripts[i].reset()
 		}
 		b.scripts[i].add(q, b.keys)
-		for i := range q.Charges {
-			b.takes = b.takes || q.Charges[i].Takes()
-		}
 	}
 
 	for i := range b.scripts {

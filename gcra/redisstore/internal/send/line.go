@@ -255,7 +255,7 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	batch.deliver(noAnswer)
 	now := s.Clock.Now()
 	batch.took = now - batch.sent
-	result := Result{Server: l.Server, Requests: len(batch.requests), Takes: batch.takes, Sent: batch.sent, Took: batch.took, Err: batch.err}
+	result := Result{Server: l.Server, Requests: len(batch.requests), Took: batch.took, Err: batch.err}
 
 	// A caller that is answered may call again at once, and is to find what was learned.
 	s.learnTopology(batch.err)
@@ -341,9 +341,6 @@ func (l *line) kind(now int64) redisstats.Kind {
 
 // Kind is what the server has shown.
 func (l *line) Kind() redisstats.Kind { return l.state().Kind }
-
-// Open reports whether the breaker is not closed.
-func (l *line) Open() bool { return l.state().Breaker != redisstats.BreakerClosed }
 
 func (l *line) state() redisstats.ServerState {
 	now := l.sender.Clock.Now()

@@ -49,8 +49,6 @@ type Config struct {
 type Result struct {
 	Server   string
 	Requests int
-	Takes    bool  // a charge of the batch takes: it is no peek and no refund
-	Sent     int64 // the time before the trip
 	Took     int64 // ticks
 	Err      error
 	Open     bool // the breaker is not closed
