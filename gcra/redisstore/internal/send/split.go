@@ -1,10 +1,12 @@
 package send
 
 import (
+	"context"
 	"errors"
-	"time"
+	"slices"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/await"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -14,38 +16,32 @@ import (
 func (s *Sender) split(whole *Request) {
 	parts, indexes := whole.bySubject()
 	now := s.Clock.Now()
-	// By the deadline the caller has an answer. From then on the request is the caller's.
-	left := tat.Duration(whole.deadline - now)
-	late := time.AfterFunc(left, func() { whole.fail(rediskit.NoAnswer(s.Timeout)) })
-	s.sendAll(parts, now)
-	waits := late.Stop()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), tat.Duration(whole.deadline-now), rediskit.NoAnswer(s.Timeout))
+	defer cancel()
 
-	admitted, err := true, error(nil)
-	for i, p := range parts {
-		err = errors.Join(err, p.Err)
-		admitted = admitted && p.Admitted
-		for j, index := range indexes[i] {
-			if waits {
-				whole.Charges[index] = p.Charges[j]
-			}
+	// By the deadline the caller has an answer, if only an error. The parts and the refunds go on.
+	late := await.Call(ctx, func() error {
+		s.sendAll(parts, now)
+		if slices.ContainsFunc(parts, func(p *Request) bool { return !p.Admitted }) {
+			s.refund(parts)
 		}
+		return nil
+	})
+	if late != nil {
+		whole.fail(late)
+		return
 	}
 
-	if waits {
-		whole.Admitted, whole.Err = admitted, err
-		late = time.AfterFunc(left-tat.Duration(s.Clock.Now()-now), whole.finish)
-	}
-	if !admitted || err != nil {
-		// With a Timeout of their own, as the admission may have little left.
-		now = s.Clock.Now()
-		s.sendAll(refunds(parts, now+tat.Ticks(s.Timeout)), now)
-	}
-	if waits && late.Stop() {
-		whole.finish()
-	}
-	for _, p := range parts {
+	whole.Admitted, whole.Err = true, nil // it may have an error from when it was sent whole
+	for i, p := range parts {
+		whole.Err = errors.Join(whole.Err, p.Err)
+		whole.Admitted = whole.Admitted && p.Admitted
+		for j, index := range indexes[i] {
+			whole.Charges[index] = p.Charges[j]
+		}
 		p.Free()
 	}
+	whole.finish()
 }
 
 // sendAll sends requests at once and returns when all are answered.
@@ -78,24 +74,24 @@ func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 	return parts, indexes
 }
 
-// refunds makes parts that were answered refunds of what they have taken. It leaves out those that have taken nothing.
-func refunds(parts []*Request, deadline int64) (list []*Request) {
+// refund refunds what parts that were answered have taken, and returns when that is over. The refunds have a Timeout of their
+// own, as the admission may have little left.
+func (s *Sender) refund(parts []*Request) {
+	var list []*Request
+	now := s.Clock.Now()
 	for _, p := range parts {
-		taken := 0
+		r := NewRequest(nil, true)
+		r.deadline = now + tat.Ticks(s.Timeout)
 		for i, c := range p.Charges {
 			// A shadow charge may be denied in a part that is admitted: it has taken nothing.
 			if p.Admitted && c.Inc > 0 && c.Admits(c.Ahead) {
 				c.Undo(c.Fits(c.Ahead))
-				p.Charges[taken], p.Keys[taken] = c, p.Keys[i]
-				taken++
+				r.Charges, r.Keys = append(r.Charges, c), append(r.Keys, p.Keys[i])
 			}
 		}
-
-		p.Charges, p.Keys = p.Charges[:taken], p.Keys[:taken]
-		p.Refund, p.deadline, p.sent = true, deadline, 0
-		if taken > 0 {
-			list = append(list, p)
+		if len(r.Charges) > 0 {
+			list = append(list, r)
 		}
 	}
-	return list
+	s.sendAll(list, now)
 }
