@@ -18,8 +18,8 @@ import (
 
 // A batch is the requests that go to one server together, and the scripts for them.
 //
-//  1. All of its requests have been sent equally often: those that were sent before are closer to their deadlines, and the
-//     earliest deadline ends the trip for all.
+//  1. All of its requests have made equally many trips: those that have made more are closer to their deadlines, and the earliest
+//     deadline ends the trip for all.
 //  2. kind says how it is sent: one script for all, or one for each subject. The arguments are written before it leaves; from
 //     then on nothing is read of a request until it is answered.
 //  3. A batch that is late is not used again: expire reads it, and so may the client, which still waits.
@@ -76,7 +76,7 @@ func (b *batch) free() {
 func (b *batch) add(q *Request) bool {
 	if len(b.requests) == 0 {
 		b.deadline = q.deadline // the first that waits has the earliest
-	} else if q.sent != b.requests[0].sent || b.charges+len(q.Charges) > maxCharges {
+	} else if q.trips != b.requests[0].trips || b.charges+len(q.Charges) > maxCharges {
 		return false
 	}
 

@@ -87,7 +87,7 @@ func (l *line) join(now int64, list ...*Request) (leaves bool) {
 			i--
 		}
 		l.waiting = slices.Insert(l.waiting, i, q)
-		again = again || q.sent > 0
+		again = again || q.trips > 0
 	}
 
 	if len(l.waiting) == 0 {
@@ -157,7 +157,7 @@ func (l *line) load() *batch {
 	now := l.sender.Clock.Now()
 	// Chosen now, not in submit: the server may have shown its kind since.
 	batch.line, batch.sent, batch.kind = l, now, l.kind(now)
-	if batch.kind == redisstats.ByNode && l.waiting[0].sent > 0 {
+	if batch.kind == redisstats.ByNode && l.waiting[0].trips > 0 {
 		batch.kind = redisstats.BySubject // by the client, which finds the node that has what this one has not
 	}
 
@@ -171,7 +171,7 @@ func (l *line) load() *batch {
 			// Its parts may come back to this line, whose lock is held.
 			go l.sender.split(q)
 		} else if !batch.add(q) {
-			// The rest was sent less often, or finds no room: the next carrier takes it.
+			// The rest has made fewer trips, or finds no room: the next carrier takes it.
 			break
 		}
 		n++
@@ -194,7 +194,7 @@ func (l *line) load() *batch {
 // and the batch are the carrier's no more.
 func (l *line) trip(batch *batch) (inTime bool) {
 	for _, q := range batch.requests {
-		q.sent++
+		q.trips++
 		l.sender.Before(q)
 	}
 	batch.write()

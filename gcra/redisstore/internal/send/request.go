@@ -23,7 +23,7 @@ type Request struct {
 	deadline int64 // by the sender's clock: the request is answered by then, if only with an error
 	at       int64 // the server's time, at first an estimate, which says in which periods quotas are
 
-	sent int // how often it was sent
+	trips int // that it has made
 
 	// What came of it the last time.
 	outcome  outcome
@@ -65,16 +65,16 @@ func (q *Request) fail(err error) {
 	q.finish()
 }
 
-// precedes reports whether the request goes before another one that waits: it was sent before, or has less time.
+// precedes reports whether the request goes before another one that waits: it has made more trips, or has less time.
 func (q *Request) precedes(other *Request) bool {
-	return q.sent > other.sent || q.sent == other.sent && q.deadline < other.deadline
+	return q.trips > other.trips || q.trips == other.trips && q.deadline < other.deadline
 }
 
 // again reports whether the request is sent again, and after which pause: at first none, then a growing one, as the keys of a
 // slot that moves are on two nodes for a moment. After a pause, as much time again must be left.
 func (q *Request) again(now int64) (pause time.Duration, ok bool) {
-	if q.sent > 1 {
-		pause = rediskit.MovingPause << (q.sent - 2)
+	if q.trips > 1 {
+		pause = rediskit.MovingPause << (q.trips - 2)
 	}
 	return pause, q.outcome == notRun && (pause == 0 || now+tat.Ticks(2*pause) < q.deadline)
 }
@@ -142,7 +142,7 @@ func (q *Request) deliver(reply []int64, now int64, slots bool) {
 		case ahead == unfit:
 			q.outcome, q.Err = notRun, &failure{errClock}
 			// A clock that jumps again and again would have it asked until its time is up.
-			if q.sent > 2 {
+			if q.trips > 2 {
 				q.outcome = failed
 			}
 			if c.Refunds != 0 {

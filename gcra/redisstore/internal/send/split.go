@@ -65,7 +65,7 @@ func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 			j = len(parts)
 			byTag[tag] = j
 			parts, indexes = append(parts, NewRequest(nil, q.Refund)), append(indexes, nil)
-			parts[j].deadline, parts[j].at, parts[j].sent = q.deadline, q.at, q.sent
+			parts[j].deadline, parts[j].at, parts[j].trips = q.deadline, q.at, q.trips
 		}
 
 		parts[j].Charges, parts[j].Keys = append(parts[j].Charges, q.Charges[i]), append(parts[j].Keys, key)
