@@ -30,7 +30,7 @@ type batch struct {
 	sent     int64       // the time before the trip
 	deadline int64       // the first of the requests
 	charges  int
-	probing  bool // for the breaker: it is the probe
+	trial    bool // of the breaker
 
 	form    *Script
 	scripts []script
@@ -41,7 +41,7 @@ type batch struct {
 	refusal error      // why a script has not run: the server does not take its keys together
 	took    int64      // ticks
 	err     error      // of the scripts that failed, if possible one that means an outage
-	again   []*Request // are sent again at once
+	retries []*Request // are sent again at once
 
 	// What ends the trip of one that is late.
 	line    *line
@@ -66,7 +66,7 @@ func (b *batch) free() {
 	clear(b.byShare)
 	clear(b.keys)
 	*b = batch{
-		requests: b.requests[:0], scripts: b.scripts[:0], byShare: b.byShare, keys: b.keys, again: b.again[:0],
+		requests: b.requests[:0], scripts: b.scripts[:0], byShare: b.byShare, keys: b.keys, retries: b.retries[:0],
 		timer: b.timer, expired: b.expired,
 	}
 	batches.Put(b)

@@ -14,13 +14,13 @@ import (
 var ErrUnavailable = errors.New("unavailable after several failures")
 
 // A breaker denies batches to a server that has failed, so that callers lose microseconds and not a Timeout each. When it
-// has been open for a while, one batch is sent as a probe: if it is answered, the breaker closes, otherwise it opens again.
+// has been open for a while, one batch is sent as a trial: if it is answered, the breaker closes, otherwise it opens again.
 type breaker struct {
 	lasts    int64 // how long it stays open
 	failures int   // in a row; it is closed while they are fewer than tripAfter
 	failed   int64 // when the last of them was known
-	until    int64 // once it has opened: when a probe may be sent
-	probing  bool  // a probe is in flight
+	until    int64 // once it has opened: when a trial may be sent
+	trying   bool  // a trial is in flight
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 	// flight when Redis pauses once. The documentation names it and minOpen.
 	tripAfter = 3
 
-	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so that the probes of many processes do not
+	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so that the trials of many processes do not
 	// come together. A process that has calls finds within twice minOpen and a Timeout that Redis answers again.
 	minOpen = 500 * time.Millisecond
 )
@@ -45,29 +45,29 @@ func (b *breaker) state(now int64) redisstats.BreakerState {
 	return redisstats.BreakerHalfOpen
 }
 
-// denies reports whether no batch may be sent: the breaker is open, or a probe is in flight.
+// denies reports whether no batch may be sent: the breaker is open, or a trial is in flight.
 func (b *breaker) denies(now int64) bool {
-	return b.probing || b.state(now) == redisstats.BreakerOpen
+	return b.trying || b.state(now) == redisstats.BreakerOpen
 }
 
-// begin notes that a batch is sent, and reports whether it is a probe.
-func (b *breaker) begin() (probe bool) {
-	b.probing = b.failures >= tripAfter
-	return b.probing
+// begin notes that a batch is sent, and reports whether it is a trial.
+func (b *breaker) begin() (trial bool) {
+	b.trying = b.failures >= tripAfter
+	return b.trying
 }
 
 // count counts the result of a batch, unless it was sent before the breaker opened, or is a failure that counts once with the
 // last one. sent is the time before the trip.
-func (b *breaker) count(probe bool, err error, sent, now int64) {
-	if b.failures >= tripAfter && !probe {
+func (b *breaker) count(trial bool, err error, sent, now int64) {
+	if b.failures >= tripAfter && !trial {
 		return
 	}
 
-	b.probing = false
+	b.trying = false
 	switch down := rediskit.Down(err); {
 	case !down:
 		b.failures = 0
-	case probe, b.failures == 0, sent >= b.failed:
+	case trial, b.failures == 0, sent >= b.failed:
 		b.failures++
 		b.failed, b.until = now, now+b.lasts
 	}

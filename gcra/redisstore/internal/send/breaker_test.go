@@ -46,7 +46,7 @@ func TestBreakerCountsInARow(t *testing.T) {
 	}
 }
 
-// Batches from before the breaker opened neither close it nor take the place of its probe. A probe that fails opens it again,
+// Batches from before the breaker opened neither close it nor take the place of its trial. A trial that fails opens it again,
 // one that is answered closes it.
 func TestLateResultsLeaveTheBreakerOpen(t *testing.T) {
 	b, failure := newBreaker(), errors.New("EOF")
@@ -69,14 +69,14 @@ func TestLateResultsLeaveTheBreakerOpen(t *testing.T) {
 		now += tat.Ticks(2 * minOpen)
 		b.count(false, nil, 1, now)
 		if b.denies(now) || !b.begin() {
-			t.Fatal("half open, it lets no probe pass")
+			t.Fatal("half open, it lets no trial pass")
 		}
-		denied("beside a probe")
+		denied("beside a trial")
 		if b.count(true, result, 1, now); result != nil {
 			denied("after a probe that failed")
 		}
 	}
 	if b.denies(now) || b.begin() {
-		t.Error("after a probe that was answered it is not closed")
+		t.Error("after a trial that was answered it is not closed")
 	}
 }

@@ -80,20 +80,20 @@ func (l *line) submit(q *Request, now int64, inline bool) {
 // join puts requests in line, and takes a place for a carrier if a batch may leave for those that wait. One that is sent again
 // may have an earlier deadline than the batches in flight, so it waits for none. The caller holds l.mu.
 func (l *line) join(now int64, list ...*Request) (leaves bool) {
-	again := false
+	resent := false
 	for _, q := range list {
 		i := len(l.waiting)
 		for i > 0 && q.precedes(l.waiting[i-1]) { // nearly always the new one is the last
 			i--
 		}
 		l.waiting = slices.Insert(l.waiting, i, q)
-		again = again || q.trips > 0
+		resent = resent || q.trips > 0
 	}
 
 	if len(l.waiting) == 0 {
 		return false
 	}
-	if !again && (!l.pace.may(now, l.inFlight) || l.inFlight >= minWindow && !l.spare()) {
+	if !resent && (!l.pace.may(now, l.inFlight) || l.inFlight >= minWindow && !l.spare()) {
 		return false
 	}
 
@@ -183,7 +183,7 @@ func (l *line) load() *batch {
 		batch.free()
 		return nil
 	}
-	batch.probing = l.breaker.begin()
+	batch.trial = l.breaker.begin()
 	if l.tested() && l.single.Due(now) {
 		batch.probe = kind.NewProbe(l.sender.Prefix)
 	}
@@ -260,7 +260,7 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	// A caller that is answered may call again at once, and is to find what was learned.
 	s.learnTopology(batch.err)
 	l.mu.Lock()
-	l.breaker.count(batch.probing, batch.err, batch.sent, now)
+	l.breaker.count(batch.trial, batch.err, batch.sent, now)
 	l.learn(batch, probe, now)
 	result.Open = l.breaker.state(now) != redisstats.BreakerClosed
 	l.mu.Unlock()
@@ -270,11 +270,11 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	}
 	for _, q := range batch.requests {
 		s.Learn(q, batch.sent, now)
-		switch pause, again := q.again(now); {
-		case !again:
+		switch pause, retried := q.retry(now); {
+		case !retried:
 			q.finish()
 		case pause == 0:
-			batch.again = append(batch.again, q)
+			batch.retries = append(batch.retries, q)
 		default:
 			time.AfterFunc(pause, func() { l.submit(q, s.Clock.Now(), false) })
 		}
@@ -305,7 +305,7 @@ func (l *line) giveUp(batch *batch) (leaves bool) {
 	now := batch.sent + batch.took
 	l.inFlight--
 	l.pace.answered(now, batch.took, batch.err)
-	return l.join(now, batch.again...)
+	return l.join(now, batch.retries...)
 }
 
 // pass gives the place of a batch that is over to another carrier, if one may leave. It is another goroutine: this one may be a

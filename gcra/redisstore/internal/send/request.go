@@ -70,9 +70,9 @@ func (q *Request) precedes(other *Request) bool {
 	return q.trips > other.trips || q.trips == other.trips && q.deadline < other.deadline
 }
 
-// again reports whether the request is sent again, and after which pause: at first none, then a growing one, as the keys of a
-// slot that moves are on two nodes for a moment. After a pause, as much time again must be left.
-func (q *Request) again(now int64) (pause time.Duration, ok bool) {
+// retry reports whether the request is sent again, and after which pause: at first none, then a growing one, as the keys of a
+// slot that moves are on two nodes for a moment. After a pause, as much time as that must be left.
+func (q *Request) retry(now int64) (pause time.Duration, ok bool) {
 	if q.trips > 1 {
 		pause = rediskit.MovingPause << (q.trips - 2)
 	}

@@ -36,13 +36,13 @@ func (s *Script) run(ctx context.Context, client redis.UniversalClient, scripts 
 	}
 	rediskit.Exec(ctx, pipe)
 
-	again := client.Pipeline() // one connection for all: others might have to be dialled
+	withText := client.Pipeline() // one connection for all: others might have to be dialled
 	for i := range scripts {
 		if redis.HasErrorPrefix(scripts[i].cmd.Err(), "NOSCRIPT") {
-			scripts[i].cmd = rediskit.Queue(ctx, again, slices.Concat([]any{"eval", s.text}, scripts[i].args[2:]))
+			scripts[i].cmd = rediskit.Queue(ctx, withText, slices.Concat([]any{"eval", s.text}, scripts[i].args[2:]))
 		}
 	}
-	rediskit.Exec(ctx, again)
+	rediskit.Exec(ctx, withText)
 }
 
 //go:embed take.lua
