@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/routes"
 	"github.com/seed-e377111c/ratelimit/internal/share"
+	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // Config says how a [Limiter] works; its policies say how much. Use keyed
@@ -94,8 +97,9 @@ type Policy struct {
 	// OnFailure.
 	LimitFor func(*http.Request) gcra.Limit
 
-	// Plans are the limits that LimitFor returns, by name, for those who look at policies, such as
-	// users of the command ratelimit. Nil means that they are not known.
+	// Plans are the limits that LimitFor returns, by name, for those who look at policies: users of
+	// the command ratelimit and of package inspect. [Limiter.Reset] fills buckets of their calendars
+	// too. Nil means that they are not known.
 	Plans map[string]gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false means
@@ -108,6 +112,7 @@ type Policy struct {
 	Override func(subject string) (Override, bool)
 
 	override func(policy, subject string) (Override, bool) // Config.Override
+	firsts   *firstRequests                                // nil if no limiter has compiled the policy
 
 	// Routes are the routes of the policy, as patterns of [http.ServeMux], such as "POST
 	// /login", "/users/{id}" and "/static/"; empty means every request. The forms of gin and
@@ -158,6 +163,38 @@ func (p *Policy) Charge(subject string, l gcra.Limit) gcra.Charge {
 		c.MaxDelay = 0
 	}
 	return c
+}
+
+// Limits returns the limits that the policy may apply to a subject without an override, as far as
+// they are known: Limit and Plans, each once, the slowest first, and without [gcra.Unlimited].
+func (p *Policy) Limits() (all []gcra.Limit) {
+	for _, l := range append(slices.Collect(maps.Values(p.Plans)), p.Limit) {
+		if l != (gcra.Limit{}) && l != gcra.Unlimited() && !slices.Contains(all, l) {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b gcra.Limit) int {
+		return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Capacity(), b.Capacity()))
+	})
+	return all
+}
+
+// Kinds returns the kinds of the keys of the policy's first 100 requests in this process, sorted,
+// such as "ip" or "ip and route"; at most four, and none if the policy is not one of
+// [Limiter.Policies].
+func (p *Policy) Kinds() (all []string) {
+	if p.firsts == nil {
+		return nil
+	}
+	p.firsts.mu.Lock()
+	defer p.firsts.mu.Unlock()
+	for _, k := range p.firsts.kinds {
+		if kind := k.String(); kind != subject.Anonymous || !p.SkipAnonymous {
+			all = append(all, kind)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // OverrideOf returns the override that applies to a subject now: from Config.Override,
@@ -293,7 +330,7 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 	seen := map[string]bool{}
 	for i := range list {
 		p := &policy{Policy: list[i], limiter: l}
-		p.override = l.cfg.Override
+		p.override, p.firsts = l.cfg.Override, new(firstRequests)
 		var report reporter = func(field, format string, args ...any) {
 			errs = append(errs, &FieldError{Index: i, Name: p.Name, Field: field, Err: fmt.Errorf(format, args...)})
 		}

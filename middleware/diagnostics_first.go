@@ -29,7 +29,7 @@ func (p *policy) note(key string, why keyNotice) {
 	if key == "" && why == noNotice {
 		why = noUser
 	}
-	f := &p.firsts
+	f := p.firsts
 	if f.passed.Load() || !f.add(key, why) {
 		return
 	}

@@ -22,8 +22,8 @@
 //
 // # For adapters
 //
-// Package adapter has what puts a limiter into another framework. [Policy.Charge] and
-// [Policy.OverrideOf] are for pages and commands that show what applies to a subject.
+// Package adapter has what puts a limiter into another framework. [Policy.Charge], [Policy.Kinds],
+// [Policy.Limits] and [Policy.OverrideOf] are for pages and commands that show what applies to a subject.
 //
 // # What is promised
 //

@@ -16,7 +16,6 @@ type policy struct {
 	Policy
 	limiter *Limiter
 	text    policyText
-	firsts  firstRequests
 }
 
 // evaluate fills the charge if the policy applies to the request, and the entry if an Override bans its

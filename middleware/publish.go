@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"slices"
 	"weak"
 
 	"github.com/seed-e377111c/ratelimit/internal/iface"
@@ -29,19 +28,8 @@ func (l *Limiter) published() (all []published.Policy) {
 	for _, p := range l.policies.Load().list {
 		all = append(all, published.Policy{
 			Name: p.Name, Limit: p.Limit, Plans: p.Plans, Function: p.LimitFor != nil && p.Plans == nil,
-			Kinds: p.kinds(), Shadow: p.Shadow, Follows: p.override != nil, MaxDebt: p.MaxDebt, MaxDelay: p.MaxDelay,
+			Kinds: p.Kinds(), Shadow: p.Shadow, Follows: p.override != nil, MaxDebt: p.MaxDebt, MaxDelay: p.MaxDelay,
 		})
 	}
-	return all
-}
-
-// kinds are the kinds of the keys of the first requests, sorted.
-func (p *policy) kinds() (all []string) {
-	p.firsts.mu.Lock()
-	defer p.firsts.mu.Unlock()
-	for _, k := range p.firsts.kinds {
-		all = append(all, k.String())
-	}
-	slices.Sort(all)
 	return all
 }

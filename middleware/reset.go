@@ -14,35 +14,36 @@ import (
 // state for FailLocal stays. If the store fails, Reset returns its error, but fills the
 // bucket in this server's state, unless ctx has ended.
 //
-// Reset uses the limit of the subject's Override if there is one, otherwise Limit. In
-// gcra.Memory and redisstore.Store that fills the bucket also if LimitFor returns another
-// rate, but not if it returns a quota, or one of another calendar. Then call gcra.Reset
-// with that limit. A policy with neither limit is an error.
+// Reset uses the limit of the subject's Override if there is one, otherwise Limit and Plans.
+// In gcra.Memory and redisstore.Store a rate's bucket is filled by any rate, and a quota's by
+// a quota of its calendar. So if LimitFor returns quotas of calendars that Plans does not have,
+// call gcra.Reset with each. A policy with LimitFor alone is an error.
 func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 	p, err := l.policies.Load().named(name)
 	if err != nil {
 		return fmt.Errorf("ratelimit: reset: %w", err)
 	}
 
-	// A bucket is found by its limit's calendar, so an override's counts.
-	limit := p.Limit
+	limits := p.Limits()
 	err = safely(func() error {
 		if o, ok := p.OverrideOf(subject); ok && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {
-			limit = o.Limit
+			limits = []gcra.Limit{o.Limit}
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("ratelimit: reset: Override of policy %s: %w", name, err)
 	}
-	if limit == (gcra.Limit{}) {
-		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", name)
+	if len(limits) == 0 {
+		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor, and neither Limit nor Plans; want one of these, or gcra.Reset with the subject's limit", name)
 	}
 
-	// Both, also after an error: each keeps a bucket of its own, and either may deny.
+	// All, also after an error: each store keeps a bucket for each calendar, and any may deny.
 	for _, store := range []gcra.Store{l.cfg.Store, l.local} {
-		if failed := safely(func() error { return gcra.Reset(ctx, store, p.Charge(subject, limit)) }); failed != nil {
-			err = errors.Join(err, fmt.Errorf("ratelimit: reset: %w", failed))
+		for _, limit := range limits {
+			if failed := safely(func() error { return gcra.Reset(ctx, store, p.Charge(subject, limit)) }); failed != nil {
+				err = errors.Join(err, fmt.Errorf("ratelimit: reset: %w", failed))
+			}
 		}
 	}
 	return err

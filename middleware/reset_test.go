@@ -82,7 +82,7 @@ func TestResetMistakes(t *testing.T) {
 		middleware.Policy{Name: "plan", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return five }},
 		middleware.Policy{Name: "list", Key: key("k"), Limit: five, Override: func(string) (middleware.Override, bool) { panic("list") }})
 	for policy, want := range map[string]string{
-		"plan": "ratelimit: reset: policy plan has LimitFor and no Limit; want",
+		"plan": "ratelimit: reset: policy plan has LimitFor, and neither Limit nor Plans; want",
 		"list": "ratelimit: reset: Override of policy list: panic: list",
 		"plam": `ratelimit: reset: policy is "plam"; want one of fixed, plan, list`,
 		"":     `ratelimit: reset: policy is ""; want one of fixed, plan, list`,

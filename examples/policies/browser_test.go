@@ -78,17 +78,18 @@ func (s *site) ask(n int, method, subject, path string) {
 
 // busySite has traffic of many clients behind it.
 func busySite(t *testing.T) *site {
+	plans := map[string]gcra.Limit{"free": gcra.PerMinute(60), "pro": gcra.PerMinute(600)}
 	plan := func(r *http.Request) gcra.Limit {
 		if strings.HasPrefix(r.Header.Get("Who"), "sub:pro") {
-			return gcra.PerMinute(600)
+			return plans["pro"]
 		}
-		return gcra.PerMinute(60)
+		return plans["free"]
 	}
 
 	s := serve(t, busyStore{stopped()},
 		middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)},
 		middleware.Policy{Name: "login", Key: who, Limit: gcra.PerMinute(5), Routes: []string{"POST /login", "POST /password"}, OnFailure: middleware.FailClosed},
-		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Cost: func(*http.Request) int64 { return 2 }},
+		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Plans: plans, Cost: func(*http.Request) int64 { return 2 }},
 		middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerMinute(8), Shadow: true, MaxDelay: 2 * time.Second},
 	)
 

@@ -35,5 +35,5 @@
 // Middleware that also holds slots of package inflight lets requests through a [Gate] in place of the Limiter.
 //
 // [KeyFrom] makes a Policy.Key of a function of the framework's context. Pages for operators find what
-// applies to a subject by the methods Charge and OverrideOf of [middleware.Policy].
+// applies to a subject by the methods of [middleware.Policy].
 package adapter

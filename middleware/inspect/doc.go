@@ -7,11 +7,9 @@
 //
 // It shows the policies in force, their decisions of the last 15 minutes, the subjects
 // denied most, and the state of the store. It looks up a subject, which is what a policy's
-// Key returns ("ip:192.0.2.7"): where the limit is known, the remaining units and when the
-// bucket is full. And it resets a subject, which fills its buckets in the policies that are
-// chosen: in none of them if the limit of one is unknown, or an override there bans the subject
-// or sets no limit. With LimitFor the limits are known from recent requests, or else it is
-// Limit: a quota of another calendar is not filled. Other servers on the same Redis may take
+// Key returns ("ip:192.0.2.7"): the remaining units and when the bucket is full. With LimitFor it
+// does so for each of Plans and for Limit. And it resets a subject in the policies that are
+// chosen, as [middleware.Limiter.Reset] does. Other servers on the same Redis may take
 // their DenialTTL to notice it.
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to ?format=json
@@ -31,12 +29,12 @@
 //
 // # What is kept, and for how long
 //
-// Counts of decisions and the kinds of keys ("ip", "sub") are kept by policy. Subjects are
-// kept only if they were denied, or a shadow would have denied them: for a policy at most 64
-// in each 3 minutes, each cut to 512 bytes. They leave the page within 18 minutes, and the
-// memory with the next decision or view of the page after that. The last error is kept, too.
-// Nothing is written to disk. A policy takes about a quarter of a megabyte at most. A subject
-// that is looked up is part of the URL, and so perhaps of an access log.
+// Counts of decisions are kept by policy. Subjects are kept only if they were denied, or a shadow
+// would have denied them: for a policy at most 64 in each 3 minutes, each cut to 512 bytes. They
+// leave the page within 18 minutes, and the memory with the next decision or view of the page after
+// that. The last error is kept, too. Nothing is written to disk. A policy takes about a quarter of
+// a megabyte at most. A subject that is looked up is part of the URL, and so perhaps of an access
+// log.
 //
 // The page shows up to eight subjects of a policy. Counts of their denials are exact while
 // fewer than 64 subjects are denied in 3 minutes; otherwise the page may show two bounds.
@@ -48,4 +46,4 @@ package inspect
 // (policies), package redisstats (store). All files: inspect.go is New and the handler, http.go its requests and
 // responses, page.go, page.html, page.css and chart.go the page, view.go its data and
 // the JSON, subject.go look-up and reset, record.go what is observed (ring.go counts,
-// sketch.go denied subjects, recent.go limits and the kinds of kinds.go).
+// sketch.go denied subjects). kinds.go has the words for kinds of keys.

@@ -3,10 +3,11 @@ package inspect
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -48,19 +49,29 @@ const maxForm = 64 << 10 // bytes of a reset's body
 
 // post resets buckets and redirects to the subject, or says in a line why not.
 func (i *Inspector) post(w http.ResponseWriter, r *http.Request) {
-	if !r.Form.Has("subject") {
-		writeText(w, http.StatusBadRequest, "nothing was reset: the field subject is missing; want the subject to reset, such as ip:192.0.2.7")
+	_, owners := i.current()
+	known := strings.Join(slices.Sorted(maps.Keys(owners)), ", ")
+	subject, policies := r.Form.Get("subject"), slices.Compact(slices.Sorted(slices.Values(r.Form["policy"])))
+	wrong := slices.IndexFunc(policies, func(name string) bool { return owners[name] == nil })
+	mistake := ""
+	switch {
+	case !r.Form.Has("subject"):
+		mistake = "the field subject is missing; want the subject to reset, such as ip:192.0.2.7"
+	case len(policies) == 0:
+		mistake = "the field policy is missing; want one or more of " + known
+	case wrong >= 0:
+		mistake = fmt.Sprintf("policy is %.80q; want one or more of %s", policies[wrong], known)
+	}
+	if mistake != "" {
+		writeText(w, http.StatusBadRequest, "nothing was reset: "+mistake)
 		return
 	}
 
-	subject, policies := r.Form.Get("subject"), r.Form["policy"]
-	if err := i.resetBuckets(r.Context(), subject, policies); err != nil {
-		if _, ok := errors.AsType[requestError](err); ok {
-			writeText(w, http.StatusBadRequest, "nothing was reset: "+err.Error())
-		} else { // nobody knows whether the bucket is full
-			writeText(w, http.StatusServiceUnavailable, "the store did not confirm the reset: "+err.Error())
+	for _, name := range policies {
+		if err := owners[name].Reset(r.Context(), subject, name); err != nil {
+			writeText(w, http.StatusServiceUnavailable, "not all was reset: "+err.Error())
+			return
 		}
-		return
 	}
 
 	back := url.Values{"subject": {subject}, "reset": policies}

@@ -76,19 +76,18 @@ func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 	return errs
 }
 
-// current returns the policies of all limiters as they are now.
-func (i *Inspector) current() []middleware.Policy {
-	var list []middleware.Policy
-	seen := map[string]bool{}
+// current returns the policies of all limiters as they are now, and whose each is, by name.
+func (i *Inspector) current() (list []middleware.Policy, owners map[string]*middleware.Limiter) {
+	owners = map[string]*middleware.Limiter{}
 	for _, l := range i.limiters {
 		for _, p := range l.Policies() {
-			if !seen[p.Name] {
-				seen[p.Name] = true
+			if owners[p.Name] == nil {
+				owners[p.Name] = l
 				list = append(list, p)
 			}
 		}
 	}
-	return list
+	return list, owners
 }
 
 // ServeHTTP implements [http.Handler].
@@ -130,7 +129,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.Subject.Reset = slices.DeleteFunc(r.Form["reset"], func(name string) bool {
 			return !slices.ContainsFunc(v.Policies, func(p policy) bool { return p.Name == name })
 		})
-		if v.Subject.Error != "" {
+		if v.Subject.failed {
 			status = http.StatusServiceUnavailable
 		}
 	}

@@ -110,7 +110,7 @@ func TestMethods(t *testing.T) {
 func TestPolicies(t *testing.T) {
 	plain := middleware.Policy{Name: "plain", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)}
 	rich := middleware.Policy{
-		Name: "rich", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five },
+		Name: "rich", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }, Plans: map[string]gcra.Limit{"free": five},
 		Routes: []string{"GET /a", "/b/"}, Cost: func(*http.Request) int64 { return 1 }, Skip: func(*http.Request) bool { return false },
 		Shadow: true, MaxDelay: 2 * time.Second, MaxDebt: 70, OnFailure: middleware.FailClosed,
 	}
@@ -191,8 +191,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Degraded decisions are counted. This server's share of a limit, which they use, is not
-// shown as a limit.
+// Degraded decisions are counted.
 func TestDegraded(t *testing.T) {
 	store := doubles.NewStore()
 	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
@@ -202,8 +201,8 @@ func TestDegraded(t *testing.T) {
 	if d := got.Decisions; d.Total != 7 || d.Denied != 2 || d.Degraded != 7 {
 		t.Errorf("got %+v; want 7 decisions, 2 denied, all degraded", d)
 	}
-	if p := got.Policies[0]; p.Allowed != 5 || p.Denied != 2 || len(p.Limits) != 0 || len(p.MostDenied) != 1 {
-		t.Errorf("got %+v; want 5 allowed, 2 denied, one subject and no limit", p)
+	if p := got.Policies[0]; p.Allowed != 5 || p.Denied != 2 || len(p.MostDenied) != 1 {
+		t.Errorf("got %+v; want 5 allowed, 2 denied, one subject", p)
 	}
 }
 

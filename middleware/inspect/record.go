@@ -1,18 +1,14 @@
 package inspect
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/cowmap"
-	"github.com/seed-e377111c/ratelimit/internal/subject"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -20,7 +16,7 @@ import (
 type record struct {
 	now     func() time.Time
 	start   time.Time
-	current func() []middleware.Policy
+	current func() ([]middleware.Policy, map[string]*middleware.Limiter)
 
 	decisions ring                  // allowed or denied, by all policies together, and of these the degraded
 	cause     atomic.Pointer[error] // the last Err
@@ -31,24 +27,6 @@ type record struct {
 type series struct {
 	ring
 	denied heavyHitters
-	limits recentValues[gcra.Limit]
-	kinds  recentValues[subject.Kinds] // of the keys
-}
-
-// recentLimits returns the limits of the window, the slowest first.
-func (s *series) recentLimits() []gcra.Limit {
-	return slices.SortedFunc(maps.Keys(s.limits.Load()), func(a, b gcra.Limit) int {
-		return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Burst, b.Burst))
-	})
-}
-
-// kindNames returns the kinds of the keys of the window, in alphabetical order.
-func (s *series) kindNames() (names []string) {
-	for k := range s.kinds.Load() {
-		names = append(names, k.String())
-	}
-	slices.Sort(names)
-	return names
 }
 
 // step returns the current step.
@@ -71,26 +49,9 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 		c.cause.Store(&cause)
 	}
 
-	// What a server decides alone uses a share of the limit, which would pass for another limit.
-	alone := d.Degraded()
 	for i := range d.Results {
 		r := &d.Results[i]
 		s := c.policySeries(r.Policy)
-		if k := subject.KindsOf(r.Subject); !s.kinds.observe(now, k) {
-			for j := range k {
-				k[j] = strings.Clone(k[j]) // which keeps no subject in memory
-			}
-			s.kinds.add(now, k)
-		}
-
-		limit := r.Limit
-		if slices.Contains(alone, r.Policy) {
-			limit = gcra.Limit{} // this server's share
-		}
-		if limit != (gcra.Limit{}) && !s.limits.observe(now, limit) { // a ban may have none
-			s.limits.add(now, limit)
-		}
-
 		switch {
 		case r.Allowed:
 			s.add(now, allowed)
@@ -100,7 +61,7 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 		default:
 			s.add(now, denied)
 		}
-		s.denied.add(now, r.Subject, limit)
+		s.denied.add(now, r.Subject)
 	}
 }
 
@@ -130,17 +91,11 @@ func (c *record) policySeries(policy string) *series {
 // forget is called by the first decision of a step, and before a page is made. It drops what is older
 // than the window, and policies that are no longer in force.
 func (c *record) forget(now int64) {
-	inForce := map[string]bool{}
-	for _, p := range c.current() {
-		inForce[p.Name] = true
-	}
-
+	_, inForce := c.current()
 	c.policies.Update(func(all map[string]*series) {
 		maps.DeleteFunc(all, func(name string, s *series) bool {
 			s.denied.forget(now)
-			s.limits.forget(now)
-			s.kinds.forget(now)
-			return !inForce[name]
+			return inForce[name] == nil
 		})
 	})
 }

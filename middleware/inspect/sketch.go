@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 const (
@@ -30,13 +28,12 @@ type sketch struct {
 // counter says what a count is of.
 type counter struct {
 	subject string
-	cut     bool       // subject is only the beginning
-	over    int64      // the part of the count that may be of other subjects
-	limit   gcra.Limit // the last one applied
+	cut     bool  // subject is only the beginning
+	over    int64 // the part of the count that may be of other subjects
 }
 
-// add counts a subject once. limit is the one applied to it, or zero if unknown.
-func (s *sketch) add(hash uint64, subject string, limit gcra.Limit) {
+// add counts a subject once.
+func (s *sketch) add(hash uint64, subject string) {
 	at := slices.Index(s.hashes[:], hash)
 	if at < 0 {
 		at = slices.Index(s.counts[:], s.floor())
@@ -45,12 +42,7 @@ func (s *sketch) add(hash uint64, subject string, limit gcra.Limit) {
 		s.counters[at] = counter{subject: kept, cut: len(kept) < len(subject), over: s.counts[at]}
 		s.hashes[at] = hash
 	}
-
-	// A zero limit is an unknown one, and must not hide one that is known.
 	s.counts[at]++
-	if limit != (gcra.Limit{}) {
-		s.counters[at].limit = limit
-	}
 }
 
 // floor is the smallest count, the most that a subject without a counter may have been
@@ -83,7 +75,7 @@ type pane struct {
 
 func paneOf(step int64) int64 { return (step-1)/paneSteps + 1 }
 
-func (h *heavyHitters) add(step int64, subject string, limit gcra.Limit) {
+func (h *heavyHitters) add(step int64, subject string) {
 	// Denied requests share this lock, so the hash is computed in front of it.
 	hash := hashOf(subject)
 	number := paneOf(step)
@@ -97,7 +89,7 @@ func (h *heavyHitters) add(step int64, subject string, limit gcra.Limit) {
 	if p.number < number {
 		*p = pane{number, new(sketch)}
 	}
-	p.sketch.add(hash, subject, limit)
+	p.sketch.add(hash, subject)
 }
 
 // forget drops panes that are older than the window.
@@ -141,23 +133,4 @@ func (h *heavyHitters) top(n int) []deniedSubject {
 		return cmp.Or(-cmp.Compare(a.AtLeast, b.AtLeast), -cmp.Compare(a.AtMost, b.AtMost), cmp.Compare(a.Subject, b.Subject))
 	})
 	return list[:min(n, len(list))]
-}
-
-// limitOf returns the limit that was last applied to a subject.
-func (h *heavyHitters) limitOf(subject string) (l gcra.Limit, ok bool) {
-	hash := hashOf(subject)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	var newest int64
-	// The panes are a ring, so the newest may be anywhere.
-	for _, p := range h.panes {
-		if p.sketch == nil || p.number < newest {
-			continue
-		}
-		if at := slices.Index(p.sketch.hashes[:], hash); at >= 0 {
-			l, newest = p.sketch.counters[at].limit, p.number
-		}
-	}
-	return l, l != (gcra.Limit{})
 }

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
-
-	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/subject"
 )
 
 // Compared with exact counts: the true count is within the bounds, the bounds differ by at
@@ -29,7 +26,7 @@ func TestHeavyHittersBounds(t *testing.T) {
 				step := 1 + int64(i)*72/n // through six panes
 				subject := fmt.Sprint(next(random))
 				truth[subject]++
-				h.add(step, subject, gcra.Limit{})
+				h.add(step, subject)
 			}
 
 			found := map[string]deniedSubject{}
@@ -56,7 +53,7 @@ func TestHeavyHittersBounds(t *testing.T) {
 func TestHeavyHittersForgets(t *testing.T) {
 	var h heavyHitters
 	for i := range 5000 {
-		h.add(1+int64(i%1000), fmt.Sprint(i, strings.Repeat("x", i)), gcra.Limit{})
+		h.add(1+int64(i%1000), fmt.Sprint(i, strings.Repeat("x", i)))
 	}
 	bytes := 0
 	for _, p := range h.panes {
@@ -68,7 +65,7 @@ func TestHeavyHittersForgets(t *testing.T) {
 	if most := panes * sketchSize * maxSubject; bytes > most {
 		t.Errorf("subjects take %d bytes; want at most %d", bytes, most)
 	}
-	h.add(100, "late", gcra.Limit{})
+	h.add(100, "late")
 	for _, r := range h.top(1000) {
 		if r.Subject == "late" {
 			t.Error("an old subject is counted as a current one")
@@ -88,7 +85,7 @@ func TestSketchKeepsNoRequest(t *testing.T) {
 	request := "GET / HTTP/1.1\r\nWho: ip:192.0.2.7\r\nCookie: secret"
 	subject := request[21:33]
 	var s sketch
-	s.add(1, subject, gcra.Limit{})
+	s.add(1, subject)
 	if got := s.counters[0].subject; got != "ip:192.0.2.7" || unsafe.StringData(got) == unsafe.StringData(subject) {
 		t.Errorf("got %q; want a copy of ip:192.0.2.7", got)
 	}
@@ -97,8 +94,7 @@ func TestSketchKeepsNoRequest(t *testing.T) {
 // A policy whose subjects are addresses takes about 44 kB, and any policy 232 kB: the bound of the
 // package comment.
 func TestSeriesIsBounded(t *testing.T) {
-	fixed := unsafe.Sizeof(series{}) + uintptr(steps)*unsafe.Sizeof(slot{}) + panes*unsafe.Sizeof(sketch{}) +
-		maxRecent*(unsafe.Sizeof(gcra.Limit{})+unsafe.Sizeof(subject.Kinds{})+2*unsafe.Sizeof(int64(0)))
+	fixed := unsafe.Sizeof(series{}) + uintptr(steps)*unsafe.Sizeof(slot{}) + panes*unsafe.Sizeof(sketch{})
 
 	for _, tt := range []struct{ subject, want uintptr }{{24, 44_000}, {maxSubject, 232_000}} {
 		if got := fixed + panes*sketchSize*tt.subject; got > tt.want {

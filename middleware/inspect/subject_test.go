@@ -60,7 +60,7 @@ func TestLookUpOfAnOverride(t *testing.T) {
 		"sub:month": {"9/calendar month", "ip:198.51.100.0/24", "a 6/9", "9/calendar month; override, reason: ip:198.51.100.0/24<"},
 		"sub:free":  {"none", "", "a 0/0", "Not limited by this policy (override)."},
 		"sub:spam":  {"banned", "", "a 0/0", "Banned by this policy (override)."},
-		"sub:wrong": {"-3/0s", "", "a 0/0", "the limit -3/0s (override) is not valid. gcra: charge on policy &#34;a&#34;: count is -3; want at least 1<"},
+		"sub:wrong": {"-3/0s", "", "a 0/0", "Not known, with the limit -3/0s (override): gcra: charge on policy &#34;a&#34;: count is -3; want at least 1<"},
 		"sub:panic": {"", "", "a 5/5", "5/minute"},
 		"sub:other": {"", "", "a 2/5", "5/minute"},
 	} {
@@ -83,13 +83,8 @@ func TestLookUpOfAnOverride(t *testing.T) {
 	if w := s.send(post("subject=sub:month&policy=a")); w.Code != 303 || s.left("sub:month") != "a 9/9" {
 		t.Errorf("reset: got %d %s, %s; want all of the quota", w.Code, w.Body, s.left("sub:month"))
 	}
-	for subject, want := range map[string]string{
-		"sub:free":  "nothing was reset: the limit of this subject in policy a is none, by an override",
-		"sub:wrong": "nothing was reset: policy a has an override that is no limit: gcra: charge on policy \"a\": count is -3",
-	} {
-		if w := s.send(post("subject=" + subject + "&policy=a")); w.Code != 400 || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("reset of %s: got %d %s; want 400 and %q", subject, w.Code, w.Body, want)
-		}
+	if w := s.send(post("subject=sub:wrong&policy=a")); w.Code != 503 || !strings.Contains(w.Body.String(), "not all was reset: ratelimit: reset: gcra: charge on policy \"a\": count is -3") {
+		t.Errorf("reset of sub:wrong: got %d %s; want 503 and why", w.Code, w.Body)
 	}
 }
 
@@ -143,81 +138,47 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// The limits of LimitFor are known from requests: the subject's own if it was denied,
-// otherwise those seen lately.
+// The limits of LimitFor are those of Plans and Limit. A reset fills the buckets of all their calendars.
 func TestLookUpWithLimitFor(t *testing.T) {
-	plan := func(r *http.Request) gcra.Limit {
-		if strings.HasPrefix(r.Header.Get("Who"), "paid") {
-			return gcra.PerMinute(50)
-		}
-		return five
-	}
+	plans := map[string]gcra.Limit{"free": five, "paid": gcra.PerMinute(50), "daily": gcra.Quota(9, gcra.Daily), "none": gcra.Unlimited()}
+	plan := func(r *http.Request) gcra.Limit { return plans[r.Header.Get("Who")] }
+	s := newScene(t,
+		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Plans: plans, Limit: five},
+		middleware.Policy{Name: "dark", Key: who, LimitFor: plan})
 
-	s := newScene(t, middleware.Policy{Name: "plan", Key: who, LimitFor: plan})
-	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" || b.Policy != "plan" {
-		t.Errorf("before any request: got %+v; want no limit", b)
-	}
-	if page := s.html("?subject=paid"); !strings.Contains(page, "Unknown: the limit depends") {
-		t.Error("the page does not say that the limit is unknown")
-	}
-	w := s.send(post("subject=paid&policy=plan"))
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "nothing was reset: the limit of policy plan depends on the request") {
-		t.Errorf("reset without a limit: got %d; want 400 and why", w.Code)
-	}
-
-	s.ask(2, "paid", "/")
-	if got := s.left("paid"); got != "plan 48/50" {
-		t.Errorf("one limit seen: got %q; want plan 48/50", got)
-	}
-	s.ask(2, "free", "/")
+	s.ask(3, "paid", "/")
+	s.ask(3, "daily", "/")
 	got := s.json("?subject=paid").Subject.Buckets
-	if len(got) != 2 || !got[0].IfLimit || got[0].Limit != "5/minute" || !got[1].IfLimit || got[1].Limit != "50/minute" || got[1].Left != 48 {
-		t.Errorf("two limits seen: got %+v; want a bucket for each, with 48 of 50", got)
+	if len(got) != 4 || !got[1].IfLimit || got[1].Limit != "5/minute" || !got[2].IfLimit || got[2].Limit != "50/minute" || got[2].Left != 47 {
+		t.Errorf("got %+v; want a bucket for each limit, with 47 of 50", got)
 	}
-
 	page := s.html("?subject=paid")
 	if !strings.Contains(page, "if the limit is 5/minute") || strings.Count(page, `name="policy" value="plan"`) != 1 {
-		t.Error("two limits seen: the page does not offer one policy with two limits")
+		t.Error("the page does not offer one policy with three limits")
 	}
-	s.ask(50, "paid", "/")
-	if got := s.left("paid"); got != "plan 0/50" {
-		t.Errorf("denied: got %q; want plan 0/50, its own limit", got)
+	if b := got[3]; b.Limit != "" || b.Policy != "dark" || !strings.Contains(page, "Unknown: the limit depends") {
+		t.Errorf("without Limit and Plans: got %+v; want no limit", b)
 	}
 
-	// A reset works by any of the limits.
-	s.ask(40, "paid2", "/")
-	if w := s.send(post("subject=paid2&policy=plan")); w.Code != http.StatusSeeOther {
-		t.Errorf("reset: got %d %s; want 303", w.Code, w.Body)
+	for _, subject := range []string{"paid", "daily"} {
+		if w := s.send(post("subject=" + subject + "&policy=plan")); w.Code != http.StatusSeeOther {
+			t.Errorf("reset of %s: got %d %s; want 303", subject, w.Code, w.Body)
+		}
+		if got := s.left(subject); got != "plan 9/9, plan 5/5, plan 50/50, dark 0/0" {
+			t.Errorf("%s after a reset: got %q; want full buckets", subject, got)
+		}
 	}
-	if got := s.left("paid2"); got != "plan 5/5, plan 50/50" {
-		t.Errorf("after a reset: got %q; want all", got)
-	}
-	s.Add(18 * time.Minute)
-
-	// Before a page is made, which forgets as well.
-	if w := s.send(post("subject=paid&policy=plan")); w.Code != http.StatusBadRequest {
-		t.Errorf("reset 18 minutes later: got %d %s; want 400", w.Code, w.Body)
-	}
-	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" {
-		t.Errorf("18 minutes later: got %+v; want no limit", b)
-	}
-}
-
-// A degraded policy does not hide the others.
-func TestLookUpWithDegradedPolicy(t *testing.T) {
-	s := newScene(t,
-		middleware.Policy{Name: "bad", Key: func(*http.Request) (string, error) { return "", errors.New("no key today") }, Limit: five},
-		middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
-	s.ask(2, "x", "/")
-	if b := s.json("?subject=x").Subject.Buckets[1]; b.Limit == "" || b.Left != 3 {
-		t.Errorf("got %+v; want plan known, with 3 left", b)
+	w := s.send(post("subject=paid&policy=dark"))
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "policy dark has LimitFor, and neither Limit nor Plans") {
+		t.Errorf("reset without a limit: got %d %s; want 503 and why", w.Code, w.Body)
 	}
 }
 
 // JSON leaves out unknown fields: a bucket of 0 units would look empty.
 func TestUnknownJSON(t *testing.T) {
 	store := doubles.NewStore()
-	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+	s := newSceneOn(t, &store.Clock, store,
+		middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }}, middleware.Policy{Name: "a", Key: who, Limit: five})
 
 	subject := func() string {
 		w := s.send(httptest.NewRequest("GET", "/?format=json&subject=x", nil))
@@ -228,54 +189,13 @@ func TestUnknownJSON(t *testing.T) {
 		return string(v.Subject)
 	}
 
-	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":false}]}`; got != want {
-		t.Errorf("an unknown limit: got %s; want %s", got, want)
-	}
-	s.ask(1, "y", "/")
-	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":true,"limit":"5/minute","if_limit":false,"left":5,"burst":5,"full_after_seconds":0}]}`; got != want {
-		t.Errorf("a limit that was seen: got %s; want %s", got, want)
+	const unknown = `{"policy":"plan","known":false}`
+	if got, want := subject(), `{"subject":"x","buckets":[`+unknown+`,{"policy":"a","known":true,"limit":"5/minute","if_limit":false,"left":5,"burst":5,"full_after_seconds":0}]}`; got != want {
+		t.Errorf("got %s; want %s", got, want)
 	}
 	store.Err = errors.New("down")
-
-	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store did not answer: down"}`; got != want {
+	if got, want := subject(), `{"subject":"x","buckets":[`+unknown+`,{"policy":"a","known":false,"error":"down"}]}`; got != want {
 		t.Errorf("without the store: got %s; want %s", got, want)
-	}
-}
-
-// A policy's Limit beside LimitFor, as a file with plans has it, is shown until requests
-// show others.
-func TestLookUpWithoutRequests(t *testing.T) {
-	s := newScene(t, middleware.Policy{Name: "plan", Key: who, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerMinute(50) }})
-	if b := s.json("?subject=x").Subject.Buckets[0]; b.Limit != "5/minute" || !b.IfLimit || b.Left != 5 {
-		t.Errorf("before any request: got %+v; want 5 of 5, if the limit is 5/minute", b)
-	}
-	if page := s.html("?subject=x"); !strings.Contains(page, "if the limit is 5/minute") {
-		t.Error("the page does not say that this is a guess")
-	}
-
-	// Other servers may have had requests, with this limit or another: a reset fills
-	// the bucket in any case.
-	charges := []gcra.Charge{{Subject: "x", Policy: "plan", Limit: gcra.PerMinute(50), Cost: 50}}
-	if _, err := s.store.Take(t.Context(), charges); err != nil {
-		t.Fatal(err)
-	}
-	if w := s.send(post("subject=x&policy=plan")); w.Body.String() != "reset plan for x\n" {
-		t.Errorf("reset: got %d %s; want it done", w.Code, w.Body)
-	}
-	s.ask(2, "x", "/")
-
-	if got := s.left("x"); got != "plan 48/50" {
-		t.Errorf("after a reset and two requests: got %q; want plan 48/50", got)
-	}
-}
-
-// The number of limits kept is bounded.
-func TestManyLimits(t *testing.T) {
-	n := int64(0)
-	s := newScene(t, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { n++; return gcra.PerMinute(n) }})
-	s.ask(1000, "k", "/")
-	if got := len(s.json("").Policies[0].Limits); got != 8 {
-		t.Errorf("got %d limits; want 8", got)
 	}
 }
 
@@ -321,33 +241,6 @@ func TestSubjectInDebt(t *testing.T) {
 	}
 	if b := s.json("?subject=k").Subject.Buckets[0]; b.Left != 0 || b.FullAfter != 13*60 {
 		t.Errorf("got %d left, full after %v s; want 0 and 13 minutes, 65 units at 5 a minute", b.Left, b.FullAfter)
-	}
-}
-
-// Where requests have shown limits of several calendars, each has a bucket of its own: a
-// reset fills them all.
-func TestResetOfSeveralCalendars(t *testing.T) {
-	plan := func(r *http.Request) gcra.Limit {
-		switch who, _ := who(r); who {
-		case "daily":
-			return gcra.Quota(9, gcra.Daily)
-		case "monthly":
-			return gcra.Quota(50, gcra.Monthly)
-		}
-		return five
-	}
-
-	s := newScene(t, middleware.Policy{Name: "plan", Key: who, LimitFor: plan})
-	for _, subject := range []string{"daily", "monthly", "rate"} {
-		s.ask(3, subject, "/")
-	}
-	for _, subject := range []string{"daily", "monthly", "rate"} {
-		if w := s.send(post("subject=" + subject + "&policy=plan")); w.Code != http.StatusSeeOther {
-			t.Errorf("reset of %s: got %d %s; want 303", subject, w.Code, w.Body)
-		}
-		if got := s.left(subject); got != "plan 50/50, plan 9/9, plan 5/5" {
-			t.Errorf("%s after a reset: got %q; want full buckets", subject, got)
-		}
 	}
 }
 
@@ -471,10 +364,10 @@ func TestStoreFails(t *testing.T) {
 	s := newSceneOn(t, &store.Clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
 	store.Err = errors.New("dial tcp: <no route>")
 	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store did not answer: dial tcp: &lt;no route&gt;") {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Not known: dial tcp: &lt;no route&gt;") {
 		t.Errorf("look: got %d; want 503 and the cause on the page", w.Code)
 	}
-	if w = s.send(post("subject=x&policy=a")); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "did not confirm the reset: dial tcp") {
+	if w = s.send(post("subject=x&policy=a")); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "not all was reset: ratelimit: reset: dial tcp") {
 		t.Errorf("reset: got %d; want 503 and the cause on the page", w.Code)
 	}
 	if w = s.send(httptest.NewRequest("GET", "/", nil)); w.Code != http.StatusOK {

@@ -35,9 +35,9 @@ type decisions struct {
 type policy struct {
 	Name      string   `json:"name"`
 	Limit     string   `json:"limit,omitempty"`
-	LimitFor  bool     `json:"limit_for"` // it returned Limits lately
-	Limits    []string `json:"limits,omitempty"`
-	Kinds     []string `json:"kinds"` // of the keys that it counted lately, such as "ip" or "ip and route"
+	LimitFor  bool     `json:"limit_for"`        // the limit depends on the request
+	Limits    []string `json:"limits,omitempty"` // it may be one of these
+	Kinds     []string `json:"kinds"`            // of the keys of its first requests, such as "ip" or "ip and route"
 	Overrides bool     `json:"overrides"`
 	Routes    []string `json:"routes"` // empty for every request
 	CostFor   bool     `json:"cost_for"`
@@ -121,7 +121,8 @@ func (i *Inspector) view() *view {
 		v.Decisions.Reason = c.reason()
 	}
 
-	for _, p := range i.current() {
+	policies, _ := i.current()
+	for _, p := range policies {
 		v.Policies = append(v.Policies, describe(&p, c.policies.Load()[p.Name], now))
 	}
 
@@ -137,20 +138,17 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	d := policy{
 		Name: p.Name, LimitFor: p.LimitFor != nil, Overrides: p.Override != nil, Routes: append([]string{}, p.Routes...),
 		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay), MaxDebt: p.MaxDebt,
-		OnFailure: p.OnFailure.String(), MostDenied: []deniedSubject{}, Kinds: []string{}, // not null in the JSON
+		OnFailure: p.OnFailure.String(), MostDenied: []deniedSubject{}, Kinds: append([]string{}, p.Kinds()...), // not null in the JSON
 	}
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
+	} else {
+		for _, l := range p.Limits() {
+			d.Limits = append(d.Limits, l.String())
+		}
 	}
 	if s == nil {
 		return d
-	}
-
-	// What LimitFor returns is known from requests only.
-	if p.LimitFor != nil {
-		for _, l := range s.recentLimits() {
-			d.Limits = append(d.Limits, l.String())
-		}
 	}
 
 	for i, n := range s.recent(now) {
@@ -159,7 +157,6 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 		d.ShadowDenied += n[shadowDenied]
 		d.Chart.Allowed[i], d.Chart.Denied[i], d.Chart.ShadowDenied[i] = n[allowed], n[denied], n[shadowDenied]
 	}
-	d.Kinds = append(d.Kinds, s.kindNames()...)
 	d.MostDenied = append(d.MostDenied, s.denied.top(maxMostDenied)...)
 	return d
 }
