@@ -13,7 +13,8 @@
 // their DenialTTL to notice it.
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to ?format=json
-// or, without a format, to an Accept field with application/json and without text/html. It
+// or, without a format, to an Accept field with application/json and without text/html; stats
+// are redisstats.Stats as they are. It
 // looks up a subject with ?subject=ip:192.0.2.7, and resets it with a POST of a URL-encoded
 // form with subject and policy (one or several). The response to a reset is a redirect to
 // the subject, or a line that says what is wrong. Links and forms are relative: mount the page with or without [http.StripPrefix].

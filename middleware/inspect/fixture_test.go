@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/redisstats"
 	"github.com/seed-e377111c/ratelimit/internal/test/doubles"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
@@ -104,18 +105,7 @@ type report struct {
 	}
 	Store struct {
 		Kind  string
-		Stats *struct {
-			Batches       int64
-			MeanTime      float64 `json:"mean_batch_seconds"`
-			MeanSize      float64 `json:"mean_batch_size"`
-			CachedDenials int64   `json:"cached_denials"`
-			FailedBatches int64   `json:"failed_batches"`
-			LocalUnits    int64   `json:"local_units"`
-			ReportedUnits int64   `json:"reported_units"`
-			LostUnits     int64   `json:"lost_units"`
-		}
-		Servers   []struct{ Server, Breaker, Reason, Kind string }
-		Instances int
+		Stats *redisstats.Stats
 	}
 	Subject *struct {
 		Subject string

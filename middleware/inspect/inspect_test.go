@@ -267,7 +267,7 @@ func TestStats(t *testing.T) {
 		t.Fatalf("got %+v; want statistics", got)
 	}
 
-	if st := *got.Stats; st.Batches != 41 || st.FailedBatches != 3 || st.CachedDenials != 8 || st.MeanTime != 0.00064 || st.LocalUnits != 246 || st.ReportedUnits != 123 || st.LostUnits != 82 {
+	if st := *got.Stats; st.Batches != 41 || st.FailedBatches != 3 || st.CachedDenials != 8 || st.BatchTime != 41*640*time.Microsecond || st.LocalUnits != 246 || st.ReportedUnits != 123 || st.LostUnits != 82 {
 		t.Errorf("got %+v; want 41 batches of 640 us and 3 failed, 8 cached denials, 246 units granted alone, 123 charged, 82 not", st)
 	}
 	page := s.html("")
@@ -303,7 +303,7 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 	const reason = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
 	redistest.Eventually(t, patience, "the reason", func() bool {
 		s.ask(1, "k", "/")
-		servers := s.json("").Store.Servers
+		servers := s.json("").Store.Stats.Servers
 		return len(servers) == 1 && servers[0].Breaker == "open" && strings.HasSuffix(servers[0].Reason, reason) && strings.Contains(s.html(""), reason)
 	})
 	if !strings.Contains(s.html(""), "have not been counted yet") {
@@ -334,13 +334,13 @@ func TestRedis(t *testing.T) {
 	}
 
 	got := s.json("").Store
-	if got.Kind != "Redis" || got.Stats == nil || got.Stats.Batches < 3 || got.Stats.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
+	if got.Kind != "Redis" || got.Stats == nil || got.Stats.Batches < 3 || got.Stats.BatchTime <= 0 || len(got.Stats.Servers) != 1 || got.Stats.Servers[0].Breaker == redisstats.BreakerOpen {
 		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
 	}
 	redistest.Eventually(t, patience, "the server's kind", func() bool {
-		return s.json("").Store.Servers[0].Kind == string(redisstats.OneKeyspace) && strings.Contains(s.html(""), "one keyspace: one script for all subjects")
+		return s.json("").Store.Stats.Servers[0].Kind == redisstats.OneKeyspace && strings.Contains(s.html(""), "one keyspace: one script for all subjects")
 	})
-	redistest.Eventually(t, patience, "the count of servers", func() bool { return s.json("").Store.Instances == 1 })
+	redistest.Eventually(t, patience, "the count of servers", func() bool { return s.json("").Store.Stats.Instances == 1 })
 	if !strings.Contains(s.html(""), "By the last count, 1 server shares the limits.") {
 		t.Error("the page does not have the count of servers")
 	}

@@ -65,32 +65,20 @@ type deniedSubject struct {
 
 // store describes the store.
 type store struct {
-	Kind      string      `json:"kind"`
-	Instances int64       `json:"instances,omitempty"` // see redisstats.Stats
-	Stats     *storeStats `json:"stats,omitempty"`     // since the store's first use; nil if it has none
-	Servers   []server    `json:"servers,omitempty"`
+	Kind  string            `json:"kind"`
+	Stats *redisstats.Stats `json:"stats,omitempty"` // since the store's first use; nil if it has none
 }
 
 // OneServer reports whether the store's state is in this process only.
 func (s store) OneServer() bool { return s.Kind == "Memory" || s.Kind == "*slidinglog.Memory" }
 
-type storeStats struct {
-	Batches       int64   `json:"batches"`
-	MeanBatchTime seconds `json:"mean_batch_seconds"`
-	MeanBatchSize float64 `json:"mean_batch_size"`
-	CachedDenials int64   `json:"cached_denials"`
-	FailedBatches int64   `json:"failed_batches"`
-	LocalUnits    int64   `json:"local_units"`
-	ReportedUnits int64   `json:"reported_units"`
-	LostUnits     int64   `json:"lost_units"`
+// BatchTime is the mean time of a batch, if there has been one.
+func (s store) BatchTime() seconds {
+	return seconds(s.Stats.BatchTime / time.Duration(s.Stats.Batches))
 }
 
-type server struct {
-	Server  string                  `json:"server"`
-	Breaker redisstats.BreakerState `json:"breaker"`
-	Kind    redisstats.Kind         `json:"kind,omitempty"`
-	Reason  string                  `json:"reason,omitempty"`
-}
+// BatchSize is the mean number of operations in a batch, if there has been one.
+func (s store) BatchSize() float64 { return float64(s.Stats.Operations) / float64(s.Stats.Batches) }
 
 // seconds is a duration that JSON has as a number of seconds.
 type seconds time.Duration
@@ -164,25 +152,9 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 // storeView describes the store.
 func (i *Inspector) storeView() store {
 	s := store{Kind: kind(i.store)}
-	described, ok := i.store.(redisstats.Store)
-	if !ok {
-		return s
-	}
-
-	now := described.Stats()
-	batches := max(now.Batches, 1)
-	s.Instances = int64(now.Instances)
-	s.Stats = &storeStats{
-		Batches: now.Batches, CachedDenials: now.CachedDenials, FailedBatches: now.FailedBatches,
-		LocalUnits: now.LocalUnits, ReportedUnits: now.ReportedUnits, LostUnits: now.LostUnits,
-		MeanBatchTime: seconds(now.BatchTime / time.Duration(batches)),
-		MeanBatchSize: float64(now.Operations) / float64(batches),
-	}
-
-	// A server that has not failed yet may have no state.
-	for _, one := range now.Servers {
-		one.Breaker = cmp.Or(one.Breaker, redisstats.BreakerClosed)
-		s.Servers = append(s.Servers, server(one))
+	if described, ok := i.store.(redisstats.Store); ok {
+		now := described.Stats()
+		s.Stats = &now
 	}
 	return s
 }
