@@ -38,7 +38,7 @@
 // log.
 //
 // The page shows up to eight subjects of a policy. Counts of their denials are exact while
-// fewer than 64 subjects are denied in 3 minutes; otherwise the page may show two bounds.
+// fewer than 64 subjects are denied in 3 minutes; otherwise they may have been more.
 //
 // Counts are of this process only; remaining units are the store's.
 package inspect

@@ -100,7 +100,6 @@ type report struct {
 		MostDenied   []struct {
 			Subject string
 			AtLeast int64 `json:"at_least"`
-			AtMost  int64 `json:"at_most"`
 		} `json:"most_denied"`
 	}
 	Store struct {

@@ -242,7 +242,7 @@ func TestMostDenied(t *testing.T) {
 	s.ask(8, "louder than some", "/some")
 	s.ask(5, "quiet", "/some")
 	got := s.json("").Policies
-	if most := got[0].MostDenied; len(most) != 2 || most[0].Subject != "loud" || most[0].AtLeast != 20 || most[0].AtMost != 20 || most[1].Subject != "louder than some" || most[1].AtLeast != 3 {
+	if most := got[0].MostDenied; len(most) != 2 || most[0].Subject != "loud" || most[0].AtLeast != 20 || most[1].Subject != "louder than some" || most[1].AtLeast != 3 {
 		t.Errorf("got %+v; want loud 20 times and another 3 times", most)
 	}
 

@@ -18,7 +18,7 @@ const (
 // Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005).
 // A new subject takes over the smallest counter with its count. So a count is never too
 // small, and too large by at most the count taken over, which is at most one 64th of all
-// that was added.
+// that was added, and which the page takes off.
 type sketch struct {
 	hashes   [sketchSize]uint64 // 0 if the counter is free
 	counts   [sketchSize]int64
@@ -36,7 +36,7 @@ type counter struct {
 func (s *sketch) add(hash uint64, subject string) {
 	at := slices.Index(s.hashes[:], hash)
 	if at < 0 {
-		at = slices.Index(s.counts[:], s.floor())
+		at = slices.Index(s.counts[:], slices.Min(s.counts[:])) // 0 while a counter is free
 		// Cloned, as the subject may be part of a large string.
 		kept := strings.Clone(subject[:min(len(subject), maxSubject)])
 		s.counters[at] = counter{subject: kept, cut: len(kept) < len(subject), over: s.counts[at]}
@@ -44,10 +44,6 @@ func (s *sketch) add(hash uint64, subject string) {
 	}
 	s.counts[at]++
 }
-
-// floor is the smallest count, the most that a subject without a counter may have been
-// added: 0 while a counter is free.
-func (s *sketch) floor() int64 { return slices.Min(s.counts[:]) }
 
 // Subjects are counted by panes of time, so that old ones are forgotten.
 const (
@@ -103,34 +99,25 @@ func (h *heavyHitters) forget(now int64) {
 	}
 }
 
-// top returns the n most frequent subjects, by their lower bounds.
+// top returns the n most frequent subjects, by how often they came at least.
 func (h *heavyHitters) top(n int) []deniedSubject {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	found := map[uint64]deniedSubject{}
-	var floors int64 // the most that a subject without any counter may have been added
 	for _, p := range h.panes {
 		if p.sketch == nil {
 			continue
 		}
-		floor := p.sketch.floor()
-		floors += floor
 		for i, c := range p.sketch.counters {
-			if n, hash := p.sketch.counts[i], p.sketch.hashes[i]; hash != 0 {
-				d := found[hash]
-				found[hash] = deniedSubject{c.subject, c.cut, d.AtLeast + n - c.over, d.AtMost + n - floor}
+			if hash := p.sketch.hashes[i]; hash != 0 {
+				found[hash] = deniedSubject{c.subject, c.cut, found[hash].AtLeast + p.sketch.counts[i] - c.over}
 			}
 		}
 	}
 
-	list := slices.Collect(maps.Values(found))
-	// In a pane without a counter of its own, a subject may have had up to the floor.
-	for i := range list {
-		list[i].AtMost += floors
-	}
-	slices.SortFunc(list, func(a, b deniedSubject) int {
-		return cmp.Or(-cmp.Compare(a.AtLeast, b.AtLeast), -cmp.Compare(a.AtMost, b.AtMost), cmp.Compare(a.Subject, b.Subject))
+	list := slices.SortedFunc(maps.Values(found), func(a, b deniedSubject) int {
+		return cmp.Or(-cmp.Compare(a.AtLeast, b.AtLeast), cmp.Compare(a.Subject, b.Subject))
 	})
 	return list[:min(n, len(list))]
 }

@@ -55,12 +55,11 @@ type policy struct {
 	MostDenied []deniedSubject `json:"most_denied"`
 }
 
-// deniedSubject is a subject and the bounds of its denials.
+// deniedSubject is a subject and how often it was denied.
 type deniedSubject struct {
 	Subject string `json:"subject"`
 	Cut     bool   `json:"cut,omitempty"` // Subject is only the beginning
 	AtLeast int64  `json:"at_least"`
-	AtMost  int64  `json:"at_most"`
 }
 
 // store describes the store.
