@@ -1,27 +1,35 @@
 package pattern
 
-import "github.com/seed-e377111c/ratelimit/internal/cowmap"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // maxCache is more routes than an application has, and bounds the memory if a client finds a way to
 // invent routes.
 const maxCache = 1024
 
-// Cache holds what was computed for a route. Get takes no lock and allocates nothing; Put copies
-// the map. It never evicts. The zero value is ready to use.
+// Cache holds what was computed for a route. Get takes no lock and allocates nothing. It never evicts.
+// The zero value is ready to use.
 type Cache[K comparable, V any] struct {
-	entries cowmap.Map[K, V]
+	entries sync.Map
+	size    atomic.Int64
 }
 
 // Get returns the value of the key, and whether there is one.
-func (m *Cache[K, V]) Get(key K) (v V, ok bool) {
-	v, ok = m.entries.Load()[key]
+func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
+	found, ok := c.entries.Load(key)
+	v, _ = found.(V)
 	return v, ok
 }
 
 // Put stores v, unless the cache is full.
-func (m *Cache[K, V]) Put(key K, v V) {
-	if len(m.entries.Load()) < maxCache {
-		m.entries.Update(func(entries map[K]V) { entries[key] = v })
+func (c *Cache[K, V]) Put(key K, v V) {
+	if c.size.Load() >= maxCache {
+		return
+	}
+	if _, known := c.entries.LoadOrStore(key, v); !known {
+		c.size.Add(1)
 	}
 }
 

@@ -2,13 +2,12 @@ package inspect
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -20,7 +19,7 @@ type record struct {
 
 	decisions ring                  // allowed or denied, by all policies together, and of these the degraded
 	cause     atomic.Pointer[error] // the last Err
-	policies  cowmap.Map[string, *series]
+	policies  sync.Map              // of *series, by name
 }
 
 // series counts the decisions of one policy.
@@ -76,26 +75,21 @@ func (c *record) reason() string {
 
 // policySeries returns the series of a policy, a new one if there is none.
 func (c *record) policySeries(policy string) *series {
-	s := c.policies.Load()[policy]
-	if s == nil {
-		c.policies.Update(func(all map[string]*series) {
-			if s = all[policy]; s == nil {
-				s = new(series)
-				all[policy] = s
-			}
-		})
+	s, known := c.policies.Load(policy)
+	if !known {
+		s, _ = c.policies.LoadOrStore(policy, new(series))
 	}
-	return s
+	return s.(*series)
 }
 
 // forget is called by the first decision of a step, and before a page is made. It drops what is older
 // than the window, and policies that are no longer in force.
 func (c *record) forget(now int64) {
 	_, inForce := c.current()
-	c.policies.Update(func(all map[string]*series) {
-		maps.DeleteFunc(all, func(name string, s *series) bool {
-			s.denied.forget(now)
-			return inForce[name] == nil
-		})
-	})
+	for name, s := range c.policies.Range {
+		if inForce[name.(string)] == nil {
+			c.policies.Delete(name)
+		}
+		s.(*series).denied.forget(now)
+	}
 }

@@ -110,7 +110,7 @@ func (i *Inspector) view() *view {
 
 	policies, _ := i.current()
 	for _, p := range policies {
-		v.Policies = append(v.Policies, describe(&p, c.policies.Load()[p.Name], now))
+		v.Policies = append(v.Policies, describe(&p, c.policySeries(p.Name), now))
 	}
 
 	// Who opens the page looks for what is denied.
@@ -120,7 +120,7 @@ func (i *Inspector) view() *view {
 	return v
 }
 
-// describe returns a policy with its decisions, which are nil before the first.
+// describe returns a policy with its decisions.
 func describe(p *middleware.Policy, s *series, now int64) policy {
 	d := policy{
 		Name: p.Name, LimitFor: p.LimitFor != nil, Overrides: p.Override != nil, Routes: append([]string{}, p.Routes...),
@@ -133,9 +133,6 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 		for _, l := range p.Limits() {
 			d.Limits = append(d.Limits, l.String())
 		}
-	}
-	if s == nil {
-		return d
 	}
 
 	for i, n := range s.recent(now) {
