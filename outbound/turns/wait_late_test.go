@@ -20,6 +20,7 @@ import (
 type farStore struct {
 	*gcra.Memory
 	roundTrip atomic.Int64 // nanoseconds
+	refunds   int
 }
 
 func (s *farStore) travel(ctx context.Context) error {
@@ -42,16 +43,18 @@ func (s *farStore) Take(ctx context.Context, charges []gcra.Charge) (allowed boo
 }
 
 func (s *farStore) Refund(ctx context.Context, charges []gcra.Charge) error {
+	s.refunds++
 	return errors.Join(s.travel(ctx), s.Memory.Refund(ctx, charges), s.travel(ctx))
 }
 
 // A slot within a round trip of the deadline is denied at once and charges nothing: no
-// caller sleeps for a slot and is then too late.
+// caller sleeps for a slot and is then too late. Only a slot that was reserved in a longer round trip is
+// given back. Other turns begin when their slot does.
 func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 	const roundTrip = 50 * time.Millisecond
 	for _, slower := range []time.Duration{0, 20 * time.Millisecond} { // the second call than the first
-		granted, denials := 0, 0
-		for patience := 150 * time.Millisecond; patience < 1350*time.Millisecond; patience += 6 * time.Millisecond {
+		granted, refunds, denials := 0, 0, 0
+		for patience := 168 * time.Millisecond; patience < 1350*time.Millisecond; patience += 6 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
 				store := &farStore{Memory: gcra.NewMemory()}
 				store.roundTrip.Store(int64(roundTrip))
@@ -60,19 +63,30 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				time.AfterFunc(roundTrip*3/2, func() { store.roundTrip.Add(int64(slower)) })
+				time.AfterFunc(roundTrip*5/4, func() { store.roundTrip.Add(int64(slower)) }) // the answer to the second call
 				begin := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				err := turns.Wait(ctx, store, c)
-				if err == nil {
+				took := time.Since(begin)
+				refunds += store.refunds
+
+				missing := time.Second + roundTrip - patience*9/10
+				if missing+slower <= 0 {
 					granted++
+					if err != nil || took != time.Second+slower || store.refunds > 0 {
+						t.Errorf("patience %v: got %v after %v, %d refunds; want a turn after 1s", patience, err, took, store.refunds)
+					}
 					return
 				}
 
 				denials++
-				if took := time.Since(begin); !errors.Is(err, turns.ErrWouldWait) || took > 4*roundTrip {
-					t.Errorf("patience %v: got %v after %v; want ErrWouldWait at once", patience, err, took)
+				if store.refunds > 0 {
+					missing += slower
+				}
+				var denied *turns.WaitError
+				if !errors.As(err, &denied) || denied.RetryAfter() != missing || took > 4*roundTrip {
+					t.Errorf("patience %v: got %v after %v; want a WaitError at once, to retry after %v", patience, err, took, missing)
 				}
 
 				peek := c
@@ -83,11 +97,50 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 				}
 			})
 		}
-		t.Logf("%d turns, %d denials", granted, denials)
-		if granted == 0 || denials == 0 {
-			t.Errorf("got %d turns and %d denials; want some of both", granted, denials)
+
+		if granted == 0 || denials == 0 || refunds > 0 != (slower > 0) {
+			t.Errorf("%v slower: got %d turns, %d refunds and %d denials; want some of each", slower, granted, refunds, denials)
 		}
 	}
+}
+
+// A slot that is reserved as late as its time is a turn, although a round trip has taken longer than the caller wants to wait.
+func TestWaitForASlotThatHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &farStore{Memory: gcra.NewMemory()}
+		c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: time.Millisecond}
+		if err := turns.Wait(t.Context(), store, c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second - time.Millisecond)
+		store.roundTrip.Store(int64(time.Millisecond))
+		if err := turns.Wait(t.Context(), store, c); err != nil || store.refunds > 0 {
+			t.Errorf("got %v and %d refunds; want a turn", err, store.refunds)
+		}
+	})
+}
+
+// A caller whose slot was reserved in a long round trip does not ask so early for its turn that it loses the slot.
+func TestWaitStoreAnswersFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := &farStore{Memory: gcra.NewMemory()}
+		far := &farStore{Memory: near.Memory}
+		far.roundTrip.Store(int64(1600 * time.Millisecond))
+		time.AfterFunc(4*time.Second, func() { far.roundTrip.Store(0) })
+		begin := time.Now()
+		c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
+		var waits sync.WaitGroup
+		for range 6 {
+			waits.Go(func() { _ = turns.Wait(t.Context(), near, c) })
+		}
+
+		// The slot is at 6 s. The caller has learned it after half a round trip, for all it knows.
+		err := turns.Wait(t.Context(), far, c)
+		if took := time.Since(begin); err != nil || took != 6800*time.Millisecond {
+			t.Errorf("got %v after %v; want a turn after 6.8s", err, took)
+		}
+		waits.Wait()
+	})
 }
 
 // If the store takes longer for one caller, the next does not lose a slot at the end of its patience, be it
