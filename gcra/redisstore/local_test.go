@@ -14,10 +14,10 @@ import (
 func TestLocalResetAfterGrants(t *testing.T) {
 	for _, limit := range []gcra.Limit{gcra.PerHour(10), gcra.Quota(10, gcra.Yearly)} {
 		proxy := redistest.NewProxy(t, redistest.Any(t).Options().Addr)
-		r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
+		r := openStore(t, "redis://"+proxy.Addr+"/0", config{Timeout: patience, Logger: quiet})
 		c := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 7}
 		gcratest.MustTake(t, r, c)
-		proxy.Blackhole()
+		proxy.Refuse()
 		breakerOpens(t, r)
 		c.Cost = 3
 		if got := gcratest.MustTake(t, r.Local(1), c)[0].Result; !got.Allowed {
