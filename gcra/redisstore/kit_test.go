@@ -120,7 +120,9 @@ func do(t testing.TB, s *redistest.Server, command string) {
 // settled has the store learn the kind of its servers, so that its next batches carry no test of them.
 func settled(t testing.TB, r *redisstore.Store) *redisstore.Store {
 	t.Helper()
-	if err := r.Ping(t.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.Ping(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return r
