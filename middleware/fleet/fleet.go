@@ -41,10 +41,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const timeout = time.Second // of a round trip
-
-// interval is the time between two looks at Redis. Tests have a shorter one.
-var interval = 2 * time.Second
+// timeout bounds a round trip, and interval is the time between two looks at Redis. Tests have others.
+var timeout, interval = time.Second, 2 * time.Second
 
 // Overrides are the overrides in force, safe for concurrent use.
 type Overrides struct {

@@ -2,4 +2,7 @@ package fleet
 
 import "time"
 
-func init() { interval = 20 * time.Millisecond }
+func init() {
+	timeout = 5 * time.Second // or a busy machine reads nothing in time
+	interval = 20 * time.Millisecond
+}
