@@ -119,9 +119,10 @@ func TestServerACL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o, ok := found.Find("client", "ip:192.0.2.7"); !ok || !o.Banned {
-				t.Errorf("got %+v; want the ban", o)
-			}
+			redistest.Eventually(t, patience, "the ban", func() bool {
+				o, ok := found.Find("client", "ip:192.0.2.7")
+				return ok && o.Banned
+			})
 
 			key := overrides.Key("rl:")
 			for _, args := range [][]any{{"hset", key, "f", "v"}, {"hdel", key, "f"}, {"del", key}, {"set", key, "v"}, {"eval", "return redis.call('HSET', KEYS[1], 'f', 'v')", 1, key}, {"pexpire", key, 1}, {"rename", key, "x"}} {
