@@ -136,7 +136,7 @@ func TestKindInAFailover(t *testing.T) {
 	}, redistest.Start(t), redistest.Start(t))
 
 	for before := range int64(106) { // as many commands as a round has until the kind is known
-		r := openStore(t, url, config{Prefix: newPrefix(), Timeout: patience})
+		r := openStore(t, url+"?dial_timeout=20s", config{Prefix: newPrefix(), Timeout: patience})
 		left.Store(before)
 		for range 5 {
 			gcratest.MustTake(t, r, plenty)
