@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,13 +100,16 @@ func play(t testing.TB, s servers, rounds int, order round) (rec recording) {
 func TestHistories(t *testing.T) {
 	redistest.Need(t)
 	var mu sync.Mutex
-	var histories, operations, lost, settlements int
+	var histories, operations, lost, settlements, undecided int
 	var checking time.Duration
 	faults := map[string]int{}
 	start := time.Now()
 	t.Cleanup(func() {
 		t.Logf("%d histories of %d operations, %d of them lost, and %d settlements, in %v; checked in %v; faults: %v", histories, operations, lost,
 			settlements, time.Since(start).Round(time.Second), checking.Round(time.Millisecond), faults)
+		if undecided > histories/2 {
+			t.Errorf("Porcupine decided %d of %d histories in time; want at least half", histories-undecided, histories)
+		}
 	})
 
 	n := amount(10, 200)
@@ -122,13 +126,16 @@ func TestHistories(t *testing.T) {
 			cached := i%3 == 2
 			rec := play(t, s, 3, round{Calls: 40 + rand.IntN(60), Within: 3 * time.Second, Cached: cached})
 			begin := time.Now()
-			checked := check(t, rec, cached)
+			checked, decided := check(t, rec, cached)
 			took := time.Since(begin)
 			mu.Lock()
 			defer mu.Unlock()
 			histories++
 			operations += len(rec.operations)
 			settlements += checked
+			if !decided {
+				undecided++
+			}
 			checking += took
 
 			unanswered := 0
@@ -151,8 +158,8 @@ func TestHistories(t *testing.T) {
 }
 
 // check fails the test if a checker finds something, and keeps the history then: see
-// go test -artifacts.
-func check(t *testing.T, rec recording, cached bool) (settlementsChecked int) {
+// go test -artifacts. Where a busy machine has lost many calls, there may be too many orders to decide.
+func check(t *testing.T, rec recording, cached bool) (settlementsChecked int, decided bool) {
 	t.Helper()
 	defer func() {
 		if !t.Failed() {
@@ -165,7 +172,10 @@ func check(t *testing.T, rec recording, cached bool) (settlementsChecked int) {
 		t.Logf("faults %v; the history is in %s, %v", rec.faults, t.ArtifactDir(), err)
 	}()
 
-	if text := unexplained(rec.operations, cached); text != "" {
+	text := unexplained(rec.operations, cached)
+	if decided = !strings.Contains(text, unknown); !decided {
+		t.Logf("the order of the calls: %s", text)
+	} else if text != "" {
 		t.Errorf("the order of the calls: %s", text)
 	}
 
@@ -176,5 +186,5 @@ func check(t *testing.T, rec recording, cached bool) (settlementsChecked int) {
 	for _, text := range wrong {
 		t.Errorf("a settlement: %s", text)
 	}
-	return n
+	return n, decided
 }

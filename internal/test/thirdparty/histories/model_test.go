@@ -82,6 +82,9 @@ func (s state) joined(other state) state {
 	return s
 }
 
+// unknown is what Porcupine says if it takes too long.
+const unknown = string(porcupine.Unknown)
+
 // unexplained asks Porcupine for an order of the calls that the model explains. It returns
 // "" if there is one, and otherwise the end of the longest order of some calls. Where
 // denials may come from a cache, they say nothing.
@@ -101,7 +104,7 @@ func unexplained(history []operation, cached bool) string {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "Porcupine says %v", answer) // Unknown if it takes too long
+	fmt.Fprintf(&b, "Porcupine says %v", answer)
 
 	for _, orders := range info.PartialLinearizationsOperations() {
 		if len(orders) < 2 {

@@ -56,7 +56,7 @@ func TestPlantedFaults(t *testing.T) {
 				}
 				text, over := unexplained(rec.operations, false), windows(rec.operations)
 				_, unsettled := settlements(rec.operations)
-				if strings.Contains(text, "Unknown") {
+				if strings.Contains(text, unknown) {
 					t.Errorf("%s: %s", name, text)
 				}
 
