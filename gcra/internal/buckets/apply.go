@@ -69,7 +69,7 @@ func (c *Charge) Base(clock *Clock, now int64) int64 {
 	if c.Periods == nil {
 		return now
 	}
-	return c.baseOf(clock, now, clock.Calendar(now), firstMarker)
+	return c.baseOf(clock, now, clock.Calendar(now), unused)
 }
 
 // baseOf is Base for a TAT: one beyond the clamp may be of the next period, which has begun then
@@ -126,7 +126,7 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 	now := s.clock.Now()
 	calendar := s.clock.Calendar(now)
 	for i := range ops {
-		ops[i].base = ops[i].baseOf(s.clock, now, calendar, firstMarker)
+		ops[i].base = ops[i].baseOf(s.clock, now, calendar, unused)
 	}
 
 	// A TAT may be beyond the clamp only because others have charged since the clock was read:
@@ -159,7 +159,6 @@ func (s *Set) overflow() *shard { return &s.shards[len(s.shards)-1] }
 func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 	for i := range ops {
 		o := &ops[i]
-		s.shards[o.shard].follow(lapsed)
 		o.first = firstOn(ops[:i+1])
 
 		if s.lockTAT(ops, o, lapsed) || !o.Takes() {

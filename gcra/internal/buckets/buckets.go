@@ -18,8 +18,8 @@ import (
 
 // A Set holds buckets under 64-bit hashes of subject and policy.
 //
-// A bucket that is full equals one that was never seen, so its slot goes to the
-// next new key. New keys that find no slot share one overflow bucket for each policy and
+// A bucket that is full equals one that was never seen, so it makes room for new
+// keys. Those that find none share one overflow bucket for each policy and
 // limit: in a common one, each smaller limit would bring the TAT of the others down.
 //
 // An admission takes all of its charges or none, whatever others do meanwhile:

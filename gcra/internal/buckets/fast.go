@@ -1,11 +1,9 @@
 package buckets
 
 // TakeFast decides, without a lock, about a charge that is an admission by itself. It
-// reports false if Apply has to: the bucket is not known or is busy, or the clock
-// has gone back.
+// reports false if Apply has to: the bucket is not known or is busy.
 func (s *Set) TakeFast(o *Charge) (done bool) {
-	t := &s.shards[s.Shard(o.Hash)].table
-	e := t.find(o.Hash)
+	e := s.shards[s.Shard(o.Hash)].find(o.Hash)
 	if e == nil {
 		return false
 	}
@@ -14,7 +12,7 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 	const tries = 16 // others may win every time; under the lock no goroutine starves
 	for range tries {
 		tat := e.tat.Load()
-		if tat == locked || e.hash.Load() != o.Hash || base < t.reused.Load() {
+		if tat == locked {
 			return false
 		}
 

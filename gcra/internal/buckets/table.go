@@ -9,32 +9,26 @@ import (
 
 // A table maps hashes to TATs: open addressing with linear probing, no pointers
 // for the garbage collector to follow, 16 bytes a slot, or 24 with a note. An entry
-// whose TAT is before now has lapsed and equals no entry, so new keys take over
-// its slot, after a while (see keep) or at once if the table is full, and nothing needs a sweep.
+// whose TAT is before now has lapsed and equals no entry, so it is dropped when the table has no
+// more slots (see grow) or entries (see reclaim), and nothing needs a sweep.
 //
 // All methods but find need the lock of the shard. A charge on a known key takes
-// no lock: it finds the slot, loads the TAT, checks that the hash is still its
-// own, and replaces the TAT by one CompareAndSwap (see [Set.TakeFast]). That swap
-// is the charge's linearization point. Invariants:
+// no lock: it finds the slot, loads the TAT, and replaces it by one CompareAndSwap
+// (see [Set.TakeFast]). That swap is the charge's linearization point. Invariants:
 //
 //  1. While a holder of the lock changes a slot, its TAT is locked: the holder
 //     has swapped it out, and no CompareAndSwap succeeds in between.
-//  2. A slot changes its hash only while its TAT is locked.
-//  3. No ABA: when a slot is reused, its old TAT is before reused, and its new ones are not,
-//     or are unique markers. If the clock has gone back to before reused, the entries move
-//     to a new array first.
-//  4. The slots of an array that has been replaced stay locked for good.
+//  2. A slot has one key: what is no entry any more stays locked for good, and so do the slots of
+//     an array that has been replaced.
 type table struct {
 	array  pointer[array]
-	reused atomicInt64 // all TATs of this array whose slots were taken over were before it
-	used   int         // entries
-	filled int         // entries and tombstones
-	limit  int         // most entries
-	hand   int         // where reclaim looks next
-	marker int64       // the last marker; they are negative and grow
+	used   int // entries
+	filled int // entries and tombstones
+	limit  int // most entries
+	hand   int // where reclaim looks next
 }
 
-// A slot is empty, a tombstone or an entry.
+// A slot is empty, then an entry, and then a tombstone.
 type slot struct {
 	hash atomicUint64
 	tat  atomicInt64
@@ -48,16 +42,16 @@ type array struct {
 
 const (
 	empty     = 0 // the hash of a slot that ends a probe sequence
-	tombstone = 1 // the hash of a slot that has been given up; probing continues past it
+	tombstone = 1 // the hash of a slot whose entry was dropped; probing continues past it
 	minHash   = 2 // the least hash of an entry
 
-	locked      = math.MaxInt64 // in the place of a TAT that a holder of the lock is about to replace
-	firstMarker = -1 << 62      // before any time
+	locked = math.MaxInt64 // in the place of a TAT that a holder of the lock is about to replace
+	unused = -1 << 62      // the TAT of an entry that is new: before any time
 )
 
 const leastSlots = 8
 
-// keep is for how many ticks an entry that has lapsed keeps its slot while there is room. So a
+// keep is for how many ticks an entry that has lapsed stays while there is room. So a
 // client that is far from its limit, whose bucket is full when it comes again, finds its slot and
 // takes no lock. One that comes less often pays little: of a million such clients, fewer than a
 // hundred thousand come in a second.
@@ -67,7 +61,6 @@ const keep = int64(10 * time.Second / tat.Tick)
 func (t *table) init(limit int, noted bool) {
 	t.limit = limit
 	t.array.Store(newArray(leastSlots, noted))
-	t.reused.Store(math.MinInt64)
 }
 
 func newArray(size int, noted bool) *array {
@@ -113,34 +106,28 @@ func (t *table) lock(hash uint64) (tat int64, ok bool) {
 	return s.tat.Swap(locked), true
 }
 
-// add is lock, and adds an entry if there is none, with a marker for its TAT. It
-// returns false if there is no room.
+// add is lock, and adds an entry if there is none, which is unused. It returns false if there is no room.
 func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 	if tat, ok := t.lock(hash); ok {
 		return tat, true
 	}
 
-	if t.used < t.limit {
-		now -= keep // invariant 3 holds: what was before that is in the past
-	}
-	s := t.takeOver(hash, now)
-	if s == nil {
-		// Room is made by entries that have lapsed only: none that denies is dropped.
-		if t.used >= t.limit && !t.reclaim(now) {
+	// Room is made by entries that have lapsed only: none that denies is dropped.
+	before := now - keep
+	if t.used >= t.limit {
+		if before = now; !t.reclaim(before) {
 			return 0, false
 		}
-		if (t.filled+1)*4 > len(t.slots())*3 {
-			t.grow(now)
-		}
-		slots := t.slots()
-		s = &slots[t.free(slots, hash)]
-		s.tat.Store(locked)
+	}
+	if (t.filled+1)*4 > len(t.slots())*3 {
+		t.grow(before)
 	}
 
-	// Last, so that a charge without the lock finds the TAT locked until set.
-	s.hash.Store(hash)
-	t.marker++
-	return firstMarker + t.marker, true
+	slots := t.slots()
+	s := &slots[t.free(slots, hash)]
+	s.tat.Store(locked)
+	s.hash.Store(hash) // last, so that a charge without the lock finds the TAT locked until set
+	return unused, true
 }
 
 // set stores the TAT and the note of the hash's entry, if there is one, which
@@ -157,23 +144,6 @@ func (t *table) set(hash uint64, tat, note int64) {
 	a.slots[i].tat.Store(tat)
 }
 
-// takeOver returns a slot in the hash's probe sequence whose entry has lapsed before a time,
-// with its TAT locked, or nil.
-func (t *table) takeOver(hash uint64, before int64) *slot {
-	slots := t.slots()
-	mask := uint64(len(slots) - 1)
-	for i := hash & mask; ; i = (i + 1) & mask {
-		s := &slots[i]
-		switch h := s.hash.Load(); {
-		case h == empty:
-			return nil
-		case h >= minHash && s.lockLapsed(before):
-			t.reused.Store(max(t.reused.Load(), before))
-			return s
-		}
-	}
-}
-
 // lockLapsed locks the TAT of an entry if it has lapsed before a time.
 func (s *slot) lockLapsed(before int64) bool {
 	tat := s.tat.Load()
@@ -181,19 +151,16 @@ func (s *slot) lockLapsed(before int64) bool {
 }
 
 // free counts one more entry and returns the index of its slot: the first in the
-// hash's probe sequence that is empty or a tombstone. There must be one.
+// hash's probe sequence that is empty. There must be one.
 func (t *table) free(slots []slot, hash uint64) int {
 	mask := uint64(len(slots) - 1)
-	for i := hash & mask; ; i = (i + 1) & mask {
-		switch slots[i].hash.Load() {
-		case empty:
-			t.filled++
-			fallthrough
-		case tombstone:
-			t.used++
-			return int(i)
-		}
+	i := hash & mask
+	for slots[i].hash.Load() != empty {
+		i = (i + 1) & mask
 	}
+	t.used++
+	t.filled++
+	return int(i)
 }
 
 // grow moves the entries to a new array with room for one more, and drops those
@@ -236,15 +203,6 @@ func (t *table) grow(before int64) {
 	}
 
 	t.array.Store(to)
-	t.reused.Store(math.MinInt64)
-}
-
-// follow moves the entries to a new array if the clock has gone back to before what slots
-// of this one were taken over for.
-func (t *table) follow(now int64) {
-	if now < t.reused.Load() {
-		t.grow(now)
-	}
 }
 
 // reclaim looks at the next slots of a full table for an entry that has lapsed,
@@ -257,7 +215,6 @@ func (t *table) reclaim(now int64) bool {
 		s := &slots[t.hand&(len(slots)-1)]
 		t.hand++
 		if s.hash.Load() >= minHash && s.lockLapsed(now) {
-			t.reused.Store(max(t.reused.Load(), now))
 			s.hash.Store(tombstone)
 			t.used--
 			return true

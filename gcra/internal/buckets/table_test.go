@@ -14,8 +14,7 @@ import (
 )
 
 // A table is a Go map of the entries that have not expired, and may keep expired ones.
-// While others are added and removed, slots are reused and the table grows, no entry is
-// lost or found twice.
+// While others are added and dropped, and the table grows, no entry is lost or found twice.
 func TestTableIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table
