@@ -65,11 +65,13 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		whole[i].Late = charges[i].Late
 	}
 
-	now := l.store.clock.Now()
-	if refund || !l.unreportedDenies(ops, whole, now) {
-		allowed = l.store.known.Apply(ops)
+	// What is unreported may be more than the clamp of the local TAT.
+	if !refund && l.store.known.Deny(whole, charges) {
+		return false, nil
 	}
 
+	now := l.store.clock.Now()
+	allowed = l.store.known.Apply(ops)
 	for i := range parts {
 		known.SetResult(&parts[i], &ops[i].Charge, allowed, refund)
 		if !refund {
@@ -93,23 +95,6 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		}
 	}
 	return allowed, nil
-}
-
-// unreportedDenies reports whether what is unreported denies the charges, and sets what their results are
-// made of. It may be more than the clamp of the local TAT.
-func (l local) unreportedDenies(ops []buckets.Op, whole []buckets.Charge, now int64) (denied bool) {
-	if !l.store.reporter.grants.Any() {
-		return false
-	}
-	for i := range ops {
-		o := &ops[i]
-		base := o.Base(l.store.clock, now) // and the period of the result
-		whole[i].Period = o.Period
-		o.Ahead = l.store.reporter.grants.Ahead(&whole[i], base, now)
-		o.Inc = o.Fits(o.Ahead) // a late charge takes no more than what is left beside it
-		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
-	}
-	return denied
 }
 
 // granted records that the local store has granted a charge, to be reported later.
