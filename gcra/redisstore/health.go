@@ -23,14 +23,13 @@ type health struct {
 	server string
 
 	mu       sync.Mutex
-	answered bool          // once
-	outage   bool          // no answer since the first call, or since the breaker opened
-	problems []diag.Code   // logged, and not over
-	failures recent        // batches that failed
-	outages  recent        // outages that ended
-	wrong    time.Time     // of the last failure that needs a change of the set-up
-	reason   string        // of the last failure, in a sentence
-	written  chan struct{} // closed when the last line is written
+	answered bool        // once
+	outage   bool        // no answer since the first call, or since the breaker opened
+	problems []diag.Code // logged, and not over
+	failures recent      // batches that failed
+	outages  recent      // outages that ended
+	wrong    time.Time   // of the last failure that needs a change of the set-up
+	reason   string      // of the last failure, in a sentence
 }
 
 // manyFailures is how many failures within five minutes are worth a line when
@@ -126,7 +125,7 @@ func (h *health) fail(err error, open bool) {
 		args = append(args, "hint", p.Hint)
 	}
 	if line := h.store.log.Line(p.Code, h.server, "redis "+p.What, args...); line != nil {
-		h.write(line)
+		go line() // callers do not wait for a slow log
 		h.problems = append(h.problems, p.Code)
 	}
 }
@@ -152,8 +151,7 @@ func (h *health) answer() {
 	}
 	h.problems = nil
 
-	logger := cmp.Or(h.store.log.Logger, slog.Default())
-	h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
+	go cmp.Or(h.store.log.Logger, slog.Default()).Info("ratelimit: redis is available again", "server", h.server)
 }
 
 // lastReason says why the last batch failed that did.
@@ -161,18 +159,4 @@ func (h *health) lastReason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.reason
-}
-
-// write writes a line after the earlier ones, in a goroutine of its own: callers do
-// not wait for a slow log.
-func (h *health) write(line func()) {
-	before, done := h.written, make(chan struct{})
-	h.written = done
-	go func() {
-		if before != nil {
-			<-before
-		}
-		line()
-		close(done)
-	}()
 }
