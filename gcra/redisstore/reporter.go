@@ -34,8 +34,7 @@ const (
 	// reportPause is the least time between two rounds. What is beyond the clamp of a bucket is reported as it drains.
 	reportPause = 25 * time.Millisecond
 
-	// retryAfter is the time to the next round after one that failed, or had nothing to report yet. A batch that Redis
-	// answers starts it earlier.
+	// retryAfter is the time to the next round. A batch that Redis answers starts it earlier.
 	retryAfter = 250 * time.Millisecond
 
 	// maxRound is the most reports in a round. Those that are left out have a later turn.
@@ -77,13 +76,13 @@ func (r *reporter) close() {
 // loop does not ask the breaker: that keeps callers from waiting for a server that fails, and nobody waits here. So when
 // some packets arrive, grants are reported while the breaker is still open.
 func (r *reporter) loop() {
-	pause, closed := retryAfter, false
+	closed := false
 	for r.grants.Any() {
 		select {
 		case <-r.answered:
-		case <-time.After(pause):
+		case <-time.After(retryAfter):
 		}
-		tried, err := r.round()
+		err := r.round()
 
 		// A server that has just left a ring is closed too. The next round does not go there.
 		before := closed
@@ -93,20 +92,16 @@ func (r *reporter) loop() {
 		}
 
 		time.Sleep(reportPause)
-		if pause = retryAfter; tried && err == nil {
-			pause = 0
-		}
 	}
 
 	r.running.Store(false)
 	r.start() // if there is something since the last look
 }
 
-// round reports once, to all servers at the same time. It says whether there was something to report.
-func (r *reporter) round() (tried bool, err error) {
+// round reports once, to all servers at the same time.
+func (r *reporter) round() (err error) {
 	targets := make(map[send.Target][]outage.Report)
-	list := r.grants.Reports(r.store.clock.Now(), maxRound)
-	for _, report := range list {
+	for _, report := range r.grants.Reports(r.store.clock.Now(), maxRound) {
 		t := r.store.sender.Target(report.Key)
 		targets[t] = append(targets[t], report)
 	}
@@ -119,7 +114,7 @@ func (r *reporter) round() (tried bool, err error) {
 	for range targets {
 		err = errors.Join(err, <-errs)
 	}
-	return len(list) > 0, err
+	return err
 }
 
 // to reports to one server: in one script, or in one for each subject where the server may need that.
