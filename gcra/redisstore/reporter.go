@@ -120,16 +120,16 @@ func (r *reporter) round() (err error) {
 // to reports to one server: in one script, or in one for each subject where the server may need that.
 func (r *reporter) to(t send.Target, list []outage.Report) error {
 	for part := range slices.Chunk(list, maxReports) {
-		byShare := make(map[string][]outage.Report)
+		byGroup := make(map[string][]outage.Report)
 		for _, report := range part {
-			share := t.Share(report.Key)
-			byShare[share] = append(byShare[share], report)
+			group := t.Group(report.Key)
+			byGroup[group] = append(byGroup[group], report)
 		}
 
 		var calls []send.Call
 		// Before the call, as of an admission: Redis reads its clock later.
 		sent := r.store.clock.Now()
-		for _, reports := range byShare {
+		for _, reports := range byGroup {
 			calls = append(calls, send.Call{Args: r.args(reports), Replies: 2 * len(reports), Learn: func(reply []int64) {
 				for i := range reports {
 					r.record(&reports[i], reply[2*i], reply[2*i+1], sent)

@@ -32,10 +32,10 @@ type batch struct {
 	charges  int
 	trial    bool // of the breaker
 
-	form    *Script
-	scripts []script
-	byShare map[string]int // what the keys of a script share: its index
-	keys    map[string]int // key: its index in its script
+	script  *Script
+	runs    []run
+	byGroup map[string]int // group of keys: the index of its run
+	keys    map[string]int // key: its index in its run
 
 	// The result.
 	refusal error      // why a script has not run: the server does not take its keys together
@@ -55,7 +55,7 @@ func newBatch() *batch {
 	if b, ok := batches.Get().(*batch); ok {
 		return b
 	}
-	b := &batch{byShare: make(map[string]int), keys: make(map[string]int), expired: make(chan struct{})}
+	b := &batch{byGroup: make(map[string]int), keys: make(map[string]int), expired: make(chan struct{})}
 	b.timer = time.AfterFunc(time.Hour, b.expire) // one for all of its trips
 	b.timer.Stop()
 	return b
@@ -63,10 +63,10 @@ func newBatch() *batch {
 
 // free gives the batch's memory to another.
 func (b *batch) free() {
-	clear(b.byShare)
+	clear(b.byGroup)
 	clear(b.keys)
 	*b = batch{
-		requests: b.requests[:0], scripts: b.scripts[:0], byShare: b.byShare, keys: b.keys, retries: b.retries[:0],
+		requests: b.requests[:0], runs: b.runs[:0], byGroup: b.byGroup, keys: b.keys, retries: b.retries[:0],
 		timer: b.timer, expired: b.expired,
 	}
 	batches.Put(b)
@@ -87,31 +87,31 @@ func (b *batch) add(q *Request) bool {
 
 // write makes the scripts.
 func (b *batch) write() {
-	b.form = ordinary
+	b.script = ordinary
 	if b.kind == redisstats.ByNode {
-		first := Tag(b.requests[0].Keys[0])
-		if slices.ContainsFunc(b.requests, func(q *Request) bool { return Tag(q.Keys[0]) != first }) {
-			b.form = severalSlots
+		first := tagOf(b.requests[0].Keys[0])
+		if slices.ContainsFunc(b.requests, func(q *Request) bool { return tagOf(q.Keys[0]) != first }) {
+			b.script = severalSlots
 		} else {
 			b.kind = redisstats.BySubject // the client finds the node, also if it has changed
 		}
 	}
 
 	for _, q := range b.requests {
-		key := share(b.kind, q.Keys[0])
-		i, known := b.byShare[key]
+		group := groupOf(b.kind, q.Keys[0])
+		i, known := b.byGroup[group]
 		if !known {
-			i = len(b.scripts)
-			b.byShare[key] = i
+			i = len(b.runs)
+			b.byGroup[group] = i
 			// Beyond its end there may be one of an earlier batch, with its memory.
-			b.scripts = slices.Grow(b.scripts, 1)[:i+1]
-			b.scripts[i].reset()
+			b.runs = slices.Grow(b.runs, 1)[:i+1]
+			b.runs[i].reset()
 		}
-		b.scripts[i].add(q, b.keys)
+		b.runs[i].add(q, b.keys)
 	}
 
-	for i := range b.scripts {
-		b.scripts[i].write(b.form)
+	for i := range b.runs {
+		b.runs[i].write(b.script)
 	}
 }
 
@@ -119,25 +119,25 @@ func (b *batch) write() {
 func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
 	// Each bucket would exist on several servers, and requests with other policies would not see what was charged.
 	if b.kind == redisstats.Unusable {
-		b.form.run(ctx, client, nil, b.probe)
+		b.script.send(ctx, client, nil, b.probe)
 		return rediskit.ErrKeysApart
 	}
-	b.form.run(ctx, client, b.scripts, b.probe)
+	b.script.send(ctx, client, b.runs, b.probe)
 	return nil
 }
 
 // deliver sets what came of the requests. noAnswer is not nil if there are no answers.
 func (b *batch) deliver(noAnswer error) {
-	for i := range b.scripts {
-		s := &b.scripts[i]
-		reply, err := s.reply(noAnswer)
+	for i := range b.runs {
+		r := &b.runs[i]
+		reply, err := r.reply(noAnswer)
 		if err == nil {
 			now := int64(0) // the server's
-			if len(s.periods) > 0 {
+			if len(r.periods) > 0 {
 				now = reply[len(reply)-1]
 				b.line.sender.Clock.Learn(now, b.sent)
 			}
-			for _, q := range s.requests {
+			for _, q := range r.requests {
 				q.deliver(reply, now, b.kind == redisstats.ByNode)
 				reply = reply[len(q.Charges):]
 			}
@@ -153,20 +153,20 @@ func (b *batch) deliver(noAnswer error) {
 		case b.err == nil || rediskit.Down(err):
 			b.err = err
 		}
-		for _, q := range s.requests {
+		for _, q := range r.requests {
 			q.outcome, q.Err = outcome, &failure{err}
 		}
 	}
 }
 
 // reply returns the numbers of the reply, or why there are none.
-func (s *script) reply(noAnswer error) (reply []int64, err error) {
-	n := len(s.ops) / 5
-	if len(s.periods) > 0 {
+func (r *run) reply(noAnswer error) (reply []int64, err error) {
+	n := len(r.ops) / 5
+	if len(r.periods) > 0 {
 		n++
 	}
 	if err = noAnswer; err == nil {
-		reply, err = rediskit.Reply(s.cmd, n)
+		reply, err = rediskit.Reply(r.cmd, n)
 	}
 	// Any error of a time-out wraps [context.DeadlineExceeded], as Config.Timeout says.
 	if rediskit.IsTimeout(err) && !errors.Is(err, context.DeadlineExceeded) {

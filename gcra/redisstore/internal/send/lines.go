@@ -107,7 +107,7 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 	// Two that agree would do. A failover or an eviction may spoil the others.
 	for settled, n := false, 0; !settled && n < 4; n++ {
 		probe := kind.NewProbe(s.Prefix)
-		ordinary.run(ctx, server, nil, probe)
+		ordinary.send(ctx, server, nil, probe)
 
 		l.mu.Lock()
 		settled = l.single.Learn(probe, s.Clock.Now())

@@ -81,20 +81,20 @@ func (q *Request) retry(now int64) (pause time.Duration, ok bool) {
 
 // several reports whether a server of a kind wants a script for each of several subjects.
 func (q *Request) several(k redisstats.Kind) bool {
-	return slices.ContainsFunc(q.Keys[1:], func(key string) bool { return share(k, key) != share(k, q.Keys[0]) })
+	return slices.ContainsFunc(q.Keys[1:], func(key string) bool { return groupOf(k, key) != groupOf(k, q.Keys[0]) })
 }
 
-// share is what the keys of one script have in common on a server of a kind.
-func share(k redisstats.Kind, key string) string {
+// groupOf names the group of a key: those of one group may be in one run on a server of a kind.
+func groupOf(k redisstats.Kind, key string) string {
 	switch k {
 	case redisstats.OneKeyspace, redisstats.ByNode, redisstats.Unusable: // the last gets none
 		return ""
 	}
-	return Tag(key)
+	return tagOf(key)
 }
 
-// Tag is a key up to the end of its hash tag: prefix and subject, which decide the slot on a cluster.
-func Tag(key string) string { return key[:strings.IndexByte(key, '}')] }
+// tagOf is a key up to the end of its hash tag: prefix and subject, which decide the slot on a cluster.
+func tagOf(key string) string { return key[:strings.IndexByte(key, '}')] }
 
 // maxCharges is the most charges of an admission, and of a batch, which never holds Redis up for long: an op names its params
 // and its periods by a byte.

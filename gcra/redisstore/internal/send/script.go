@@ -18,17 +18,17 @@ type Script struct{ text, sha string }
 // NewScript returns a script of this text.
 func NewScript(text string) *Script { return &Script{text, redis.NewScript(text).Hash()} }
 
-// run sends scripts together, and a probe with them if there is one. Those that the server lacks are sent again with the text:
+// send sends runs together, and a probe with them if there is one. Those that the server lacks are sent again with the text:
 // the server has restarted, was flushed, or has only just become the owner of the keys.
-func (s *Script) run(ctx context.Context, client redis.UniversalClient, scripts []script, probe *kind.Probe) {
-	if len(scripts) == 1 && probe == nil {
-		scripts[0].cmd = rediskit.WithText(ctx, client, rediskit.Send(ctx, client, scripts[0].args), s.text)
+func (s *Script) send(ctx context.Context, client redis.UniversalClient, runs []run, probe *kind.Probe) {
+	if len(runs) == 1 && probe == nil {
+		runs[0].cmd = rediskit.WithText(ctx, client, rediskit.Send(ctx, client, runs[0].args), s.text)
 		return
 	}
 
 	pipe := client.Pipeline()
-	for i := range scripts {
-		scripts[i].cmd = rediskit.Queue(ctx, pipe, scripts[i].args)
+	for i := range runs {
+		runs[i].cmd = rediskit.Queue(ctx, pipe, runs[i].args)
 	}
 	// In the same pipeline, so the probe costs no round trip.
 	if probe != nil {
@@ -37,9 +37,9 @@ func (s *Script) run(ctx context.Context, client redis.UniversalClient, scripts 
 	rediskit.Exec(ctx, pipe)
 
 	withText := client.Pipeline() // one connection for all: others might have to be dialled
-	for i := range scripts {
-		if redis.HasErrorPrefix(scripts[i].cmd.Err(), "NOSCRIPT") {
-			scripts[i].cmd = rediskit.Queue(ctx, withText, slices.Concat([]any{"eval", s.text}, scripts[i].args[2:]))
+	for i := range runs {
+		if redis.HasErrorPrefix(runs[i].cmd.Err(), "NOSCRIPT") {
+			runs[i].cmd = rediskit.Queue(ctx, withText, slices.Concat([]any{"eval", s.text}, runs[i].args[2:]))
 		}
 	}
 	rediskit.Exec(ctx, withText)
@@ -58,9 +58,9 @@ var (
 	severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 )
 
-// A script is one run of take.lua, with the charges of any number of requests. take.lua describes the arguments and the
+// A run is one run of take.lua, with the charges of any number of requests. take.lua describes the arguments and the
 // reply.
-type script struct {
+type run struct {
 	requests []*Request
 	keys     []string     // each once
 	params   []tat.Params // each once; many ops share them
@@ -79,21 +79,21 @@ const (
 )
 
 // reset makes the script empty. It keeps its memory.
-func (s *script) reset() {
-	*s = script{
-		requests: s.requests[:0], keys: s.keys[:0], params: s.params[:0], periods: s.periods[:0], ops: s.ops[:0], args: s.args[:0],
+func (r *run) reset() {
+	*r = run{
+		requests: r.requests[:0], keys: r.keys[:0], params: r.params[:0], periods: r.periods[:0], ops: r.ops[:0], args: r.args[:0],
 	}
 }
 
 // add adds a request. index says where each key is in keys.
-func (s *script) add(q *Request, index map[string]int) {
-	s.requests = append(s.requests, q)
+func (r *run) add(q *Request, index map[string]int) {
+	r.requests = append(r.requests, q)
 	for i, key := range q.Keys {
 		k, known := index[key]
 		if !known {
-			k = len(s.keys)
+			k = len(r.keys)
 			index[key] = k
-			s.keys = append(s.keys, key)
+			r.keys = append(r.keys, key)
 		}
 
 		c := &q.Charges[i]
@@ -106,12 +106,12 @@ func (s *script) add(q *Request, index map[string]int) {
 		}
 		if c.Periods != nil {
 			flags |= flagQuota
-			periods = indexIn(&s.periods, q.periods(c))
+			periods = indexIn(&r.periods, q.periods(c))
 		}
-		s.ops = append(s.ops, byte(k>>8), byte(k), indexIn(&s.params, c.Params), periods, flags)
+		r.ops = append(r.ops, byte(k>>8), byte(k), indexIn(&r.params, c.Params), periods, flags)
 
 		// The short form has one charge for each admission and key, no shadow and no quota.
-		s.long = s.long || known || flags != flagLast
+		r.long = r.long || known || flags != flagLast
 	}
 }
 
@@ -126,34 +126,34 @@ func indexIn[T comparable](list *[]T, v T) byte {
 }
 
 // write puts the arguments together.
-func (s *script) write(form *Script) {
-	s.args = append(s.args, "evalsha", form.sha)
+func (r *run) write(script *Script) {
+	r.args = append(r.args, "evalsha", script.sha)
 	// On several slots the keys and their number are arguments, behind 0 keys that are declared.
-	if form == severalSlots {
-		s.args = append(s.args, 0)
+	if script == severalSlots {
+		r.args = append(r.args, 0)
 	}
-	s.args = append(s.args, len(s.keys))
-	for i := range s.keys {
-		s.args = append(s.args, &s.keys[i]) // a string would be copied to the heap
+	r.args = append(r.args, len(r.keys))
+	for i := range r.keys {
+		r.args = append(r.args, &r.keys[i]) // a string would be copied to the heap
 	}
 
-	if p := &s.params[0]; !s.long && len(s.params) == 1 && p.Lowers() {
-		if s.args = append(s.args, p.Inc, p.Room); p.Top != p.Room {
-			s.args = append(s.args, p.Top)
+	if p := &r.params[0]; !r.long && len(r.params) == 1 && p.Lowers() {
+		if r.args = append(r.args, p.Inc, p.Room); p.Top != p.Room {
+			r.args = append(r.args, p.Top)
 		}
 		return
 	}
 
-	s.args = append(s.args, s.ops)
-	for _, p := range s.params {
+	r.args = append(r.args, r.ops)
+	for _, p := range r.params {
 		unit := int64(0)
 		if p.Late {
 			unit = p.Emission
 		}
-		s.args = append(s.args, p.Inc, p.Room, p.Top, unit)
+		r.args = append(r.args, p.Inc, p.Room, p.Top, unit)
 	}
 	// The script counts them from the end of ARGV, as it does not know how many params there are.
-	for _, p := range slices.Backward(s.periods) {
-		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)
+	for _, p := range slices.Backward(r.periods) {
+		r.args = append(r.args, p.Before, p.Begin, p.End, p.Next)
 	}
 }

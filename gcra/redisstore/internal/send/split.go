@@ -59,7 +59,7 @@ func (s *Sender) sendAll(list []*Request, now int64) {
 func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 	byTag := make(map[string]int)
 	for i, key := range q.Keys {
-		tag := Tag(key)
+		tag := tagOf(key)
 		j, known := byTag[tag]
 		if !known {
 			j = len(parts)

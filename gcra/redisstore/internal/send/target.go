@@ -13,7 +13,7 @@ import (
 // same server are equal.
 type Target struct{ *line }
 
-// A Call is one run of a script.
+// A Call is a run of another script than take.lua.
 type Call struct {
 	Args    []any // the number of keys, the keys, and the arguments
 	Replies int   // how many numbers the reply has
@@ -23,33 +23,33 @@ type Call struct {
 // Target returns the Target of a key.
 func (s *Sender) Target(key string) Target { return Target{s.line(key)} }
 
-// Share is what the keys of one call have in common.
-func (t Target) Share(key string) string {
+// Group names the group of a key: those of one group may be in one call.
+func (t Target) Group(key string) string {
 	if t.Kind() == redisstats.OneKeyspace {
 		return ""
 	}
-	return Tag(key)
+	return tagOf(key)
 }
 
 // Run makes calls of a script together. It stops waiting after the Timeout, whatever the client's own settings; a late reply
 // is learned all the same. The error is one of a call.
-func (t Target) Run(form *Script, calls []Call) (err error) {
+func (t Target) Run(script *Script, calls []Call) (err error) {
 	if t.Kind() == redisstats.Unusable {
 		return rediskit.ErrKeysApart
 	}
 
-	scripts := make([]script, len(calls))
+	runs := make([]run, len(calls))
 	for i, call := range calls {
-		scripts[i].args = slices.Concat([]any{"evalsha", form.sha}, call.Args)
+		runs[i].args = slices.Concat([]any{"evalsha", script.sha}, call.Args)
 	}
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), t.sender.Timeout, rediskit.NoAnswer(t.sender.Timeout))
 	defer cancel()
 	err = await.Call(ctx, func() error {
 		return rediskit.Call(func() (err error) {
-			form.run(ctx, t.client(redisstats.BySubject), scripts, nil)
+			script.send(ctx, t.client(redisstats.BySubject), runs, nil)
 			for i, call := range calls {
-				reply, callErr := rediskit.Reply(scripts[i].cmd, call.Replies)
+				reply, callErr := rediskit.Reply(runs[i].cmd, call.Replies)
 				if callErr != nil {
 					err = callErr // the other calls have run all the same, so their replies are learned
 					continue
