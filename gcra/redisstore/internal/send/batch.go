@@ -87,7 +87,7 @@ func (b *batch) add(q *Request) bool {
 
 // write makes the scripts.
 func (b *batch) write() {
-	b.script = ordinary
+	b.script = takeScript
 	if b.kind == redisstats.ByNode {
 		first := tagOf(b.requests[0].Keys[0])
 		if slices.ContainsFunc(b.requests, func(q *Request) bool { return tagOf(q.Keys[0]) != first }) {
@@ -126,8 +126,8 @@ func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
 	return nil
 }
 
-// deliver sets what came of the requests. noAnswer is not nil if there are no answers.
-func (b *batch) deliver(noAnswer error) {
+// setOutcomes says of each request what came of it. noAnswer is not nil if there are no answers.
+func (b *batch) setOutcomes(noAnswer error) {
 	for i := range b.runs {
 		r := &b.runs[i]
 		reply, err := r.reply(noAnswer)
@@ -138,7 +138,7 @@ func (b *batch) deliver(noAnswer error) {
 				b.line.sender.Clock.Learn(now, b.sent)
 			}
 			for _, q := range r.requests {
-				q.deliver(reply, now, b.kind == redisstats.ByNode)
+				q.read(reply, now, b.kind == redisstats.ByNode)
 				reply = reply[len(q.Charges):]
 			}
 			continue

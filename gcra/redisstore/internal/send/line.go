@@ -30,11 +30,11 @@ import (
 //     more.
 //  5. For each trip of a batch, each of its requests goes to Config.Before once and to Config.Learn once.
 type line struct {
-	Server string // its address
-	sender *Sender
-	node   atomic.Pointer[redis.Client] // the server's client, nil if it is not known
-	used   atomic.Int64                 // the deadline of the last request: Stats leaves out lines that were not used since
-	hang   atomic.Int64                 // carriers that hang
+	Server  string // its address
+	sender  *Sender
+	node    atomic.Pointer[redis.Client] // the server's client, nil if it is not known
+	used    atomic.Int64                 // the deadline of the last request
+	hanging atomic.Int64                 // carriers
 
 	mu       sync.Mutex
 	waiting  []*Request // each precedes the next
@@ -43,8 +43,8 @@ type line struct {
 	breaker  breaker
 
 	// What the server has shown of itself: a single one or a shard, or a node of a cluster.
-	single kind.State
-	apart  int64 // until when a node gets a script for each subject, after one for several slots has failed
+	single  kind.State
+	divided int64 // until when a node gets a run for each subject, after one for several slots has failed
 }
 
 // nodeRetry is how long a node of a cluster that has failed to run a script for several slots gets none. It may be old, or a
@@ -106,12 +106,12 @@ func (l *line) join(now int64, list ...*Request) (leaves bool) {
 // spare reports whether the client has a connection for one more batch than minWindow: a dial would take several round trips.
 // The caller holds l.mu.
 func (l *line) spare() bool {
-	node, used := l.node.Load(), l.inFlight+int(l.hang.Load())
-	if node == nil || used >= l.pace.most {
+	node, busy := l.node.Load(), l.inFlight+int(l.hanging.Load())
+	if node == nil || busy >= l.pace.most {
 		return false
 	}
 	stats := node.PoolStats()
-	return stats.IdleConns > 0 && int(stats.TotalConns) > used // IdleConns has those that are being dialled
+	return stats.IdleConns > 0 && int(stats.TotalConns) > busy // IdleConns has those that are being dialled
 }
 
 // mostInFlight is how many batches may be in flight with a client: others may need half of its pool. A pool that is not dialled
@@ -184,7 +184,7 @@ func (l *line) load() *batch {
 		return nil
 	}
 	batch.trial = l.breaker.begin()
-	if l.tested() && l.single.Due(now) {
+	if l.probed() && l.single.Due(now) {
 		batch.probe = kind.NewProbe(l.sender.Prefix)
 	}
 	return batch
@@ -209,7 +209,7 @@ func (l *line) trip(batch *batch) (inTime bool) {
 	noAnswer := rediskit.Call(func() error { return batch.send(ctx, l.client(batch.kind)) })
 	// Stop decides whose the batch is: this carrier's, or expire's.
 	if !batch.timer.Stop() {
-		l.hang.Add(-1)
+		l.hanging.Add(-1)
 		return false
 	}
 	l.arrive(batch, noAnswer, batch.probe)
@@ -244,7 +244,7 @@ func (c *tripContext) Err() error {
 func (b *batch) expire() {
 	close(b.expired)
 	b.line.arrive(b, rediskit.NoAnswer(b.line.sender.Timeout), nil)
-	b.line.hang.Add(1)
+	b.line.hanging.Add(1)
 	b.line.pass(b)
 }
 
@@ -252,7 +252,7 @@ func (b *batch) expire() {
 // probe is nil if it has none.
 func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	s := l.sender
-	batch.deliver(noAnswer)
+	batch.setOutcomes(noAnswer)
 	now := s.Clock.Now()
 	batch.took = now - batch.sent
 	result := Result{Server: l.Server, Requests: len(batch.requests), Took: batch.took, Err: batch.err}
@@ -288,7 +288,7 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
 	switch {
 	case batch.kind == redisstats.ByNode && (batch.err != nil || batch.refusal != nil):
-		l.apart = now + tat.Ticks(nodeRetry)
+		l.divided = now + tat.Ticks(nodeRetry)
 	case batch.refusal != nil:
 		// The server has become a cluster. CROSSSLOT is an answer of the server itself, so one is enough.
 		l.single.Settle(redisstats.BySubject, now)
@@ -316,13 +316,13 @@ func (l *line) pass(batch *batch) {
 	}
 }
 
-// tested reports whether the server is probed: a single one, or the shard of a ring.
-func (l *line) tested() bool { return l.sender.cluster == nil && l.node.Load() != nil }
+// probed reports whether the server is probed: a single one, or the shard of a ring.
+func (l *line) probed() bool { return l.sender.cluster == nil && l.node.Load() != nil }
 
 // client is the client for scripts. On a cluster it is the store's, which finds the node, unless keys in several slots tell it
 // none.
 func (l *line) client(k redisstats.Kind) redis.UniversalClient {
-	if l.tested() || k == redisstats.ByNode {
+	if l.probed() || k == redisstats.ByNode {
 		return l.node.Load()
 	}
 	return l.sender.Client
@@ -333,14 +333,11 @@ func (l *line) kind(now int64) redisstats.Kind {
 	switch {
 	case l.sender.cluster == nil:
 		return l.single.Kind()
-	case l.node.Load() == nil || now < l.apart:
+	case l.node.Load() == nil || now < l.divided:
 		return redisstats.BySubject
 	}
 	return redisstats.ByNode
 }
-
-// Kind is what the server has shown.
-func (l *line) Kind() redisstats.Kind { return l.state().Kind }
 
 func (l *line) state() redisstats.ServerState {
 	now := l.sender.Clock.Now()

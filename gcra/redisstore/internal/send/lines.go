@@ -92,7 +92,7 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 	room := 1000 * inc // for as many checks at the same time
 
 	// EVAL too: calls need it only while the server lacks the script, but a server may reject it.
-	for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
+	for _, script := range [][2]string{{"eval", takeScript.text}, {"evalsha", takeScript.sha}} {
 		cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, inc, room})
 		if _, err := rediskit.Reply(cmd, 1); err != nil {
 			return err
@@ -107,13 +107,13 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 	// Two that agree would do. A failover or an eviction may spoil the others.
 	for settled, n := false, 0; !settled && n < 4; n++ {
 		probe := kind.NewProbe(s.Prefix)
-		ordinary.send(ctx, server, nil, probe)
+		takeScript.send(ctx, server, nil, probe)
 
 		l.mu.Lock()
 		settled = l.single.Learn(probe, s.Clock.Now())
 		l.mu.Unlock()
 	}
-	if l.Kind() == redisstats.Unusable {
+	if l.state().Kind == redisstats.Unusable {
 		return rediskit.ErrKeysApart
 	}
 	return nil

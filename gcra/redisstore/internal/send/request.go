@@ -118,10 +118,10 @@ var (
 	errElsewhere = errors.New("another node has a key")
 )
 
-// deliver sets what came of the request from its numbers in the reply of take.lua. Each says several things, as a list of two
+// read reads what came of the request from its numbers in the reply of take.lua. Each says several things, as a list of two
 // for each charge would cost a single check as much as its SET. now is the server's time if the script has quotas. slots says
 // that its keys are in several slots.
-func (q *Request) deliver(reply []int64, now int64, slots bool) {
+func (q *Request) read(reply []int64, now int64, slots bool) {
 	const (
 		elsewhere = -1 << 53 // only of several slots
 		unfit     = -1 << 52 // the server's time is in none of the periods that were sent

@@ -49,10 +49,10 @@ func (s *Script) send(ctx context.Context, client redis.UniversalClient, runs []
 var takeLua string
 
 var (
-	// ordinary is the form in which take.lua is sent to most servers.
-	ordinary = NewScript(takeLua)
+	// takeScript is take.lua as most servers get it.
+	takeScript = NewScript(takeLua)
 
-	// severalSlots is the form in which take.lua gets its keys as arguments: a node of a cluster runs it for keys in any of its
+	// severalSlots is take.lua that gets its keys as arguments: a node of a cluster runs it for keys in any of its
 	// slots (Redis 7.0 and newer, Valkey). The node checks the slot of each key when the script reads it. So a stale topology or a
 	// slot that moves does no harm: an admission with such a key is not decided.
 	severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)

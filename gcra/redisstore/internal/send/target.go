@@ -25,7 +25,7 @@ func (s *Sender) Target(key string) Target { return Target{s.line(key)} }
 
 // Group names the group of a key: those of one group may be in one call.
 func (t Target) Group(key string) string {
-	if t.Kind() == redisstats.OneKeyspace {
+	if t.state().Kind == redisstats.OneKeyspace {
 		return ""
 	}
 	return tagOf(key)
@@ -34,7 +34,7 @@ func (t Target) Group(key string) string {
 // Run makes calls of a script together. It stops waiting after the Timeout, whatever the client's own settings; a late reply
 // is learned all the same. The error is one of a call.
 func (t Target) Run(script *Script, calls []Call) (err error) {
-	if t.Kind() == redisstats.Unusable {
+	if t.state().Kind == redisstats.Unusable {
 		return rediskit.ErrKeysApart
 	}
 
