@@ -38,10 +38,9 @@ type batch struct {
 	keys    map[string]int // key: its index in its run
 
 	// The result.
-	refusal error      // why a script has not run: the server does not take its keys together
-	took    int64      // ticks
-	err     error      // of the scripts that failed, if possible one that means an outage
-	retries []*Request // are sent again at once
+	refusal error // why a script has not run: the server does not take its keys together
+	took    int64 // ticks
+	err     error // of the scripts that failed, if possible one that means an outage
 
 	// What ends the trip of one that is late.
 	line    *line
@@ -66,7 +65,7 @@ func (b *batch) free() {
 	clear(b.byGroup)
 	clear(b.keys)
 	*b = batch{
-		requests: b.requests[:0], runs: b.runs[:0], byGroup: b.byGroup, keys: b.keys, retries: b.retries[:0],
+		requests: b.requests[:0], runs: b.runs[:0], byGroup: b.byGroup, keys: b.keys,
 		timer: b.timer, expired: b.expired,
 	}
 	batches.Put(b)

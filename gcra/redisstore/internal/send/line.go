@@ -51,19 +51,30 @@ type line struct {
 // proxy in the middle of a deployment, or away.
 const nodeRetry = 10 * time.Second
 
-// submit puts a request in line, or answers it at once while the breaker is open. It does not block. With inline the caller
-// may be the carrier: if no batch is in flight, it carries one, which usually has the request, and submit returns when that is
-// over. On a busy machine, a switch to another goroutine costs a lone request as much as its round trip.
-func (l *line) submit(q *Request, now int64, inline bool) {
-	l.used.Store(q.deadline)
+// submit puts requests that have made equally many trips in line, or answers them at once while the breaker is open. It does not
+// block. With inline the caller may be the carrier: if no batch is in flight, it carries one, which usually has the request, and
+// submit returns when that is over. On a busy machine, a switch to another goroutine costs a lone request as much as its round
+// trip.
+func (l *line) submit(now int64, inline bool, list ...*Request) {
+	l.used.Store(now)
 	l.mu.Lock()
 	if l.breaker.denies(now) {
 		l.mu.Unlock()
-		q.fail(ErrUnavailable)
+		for _, q := range list {
+			q.fail(ErrUnavailable)
+		}
 		return
 	}
+
+	for _, q := range list {
+		i := len(l.waiting)
+		for i > 0 && q.precedes(l.waiting[i-1]) { // nearly always the new one is the last
+			i--
+		}
+		l.waiting = slices.Insert(l.waiting, i, q)
+	}
 	inline = inline && l.inFlight == 0
-	leaves := l.join(now, q)
+	leaves := l.takePlace(now, list[0].trips > 0)
 	l.mu.Unlock()
 
 	switch {
@@ -77,23 +88,13 @@ func (l *line) submit(q *Request, now int64, inline bool) {
 	}
 }
 
-// join puts requests in line, and takes a place for a carrier if a batch may leave for those that wait. One that is sent again
-// may have an earlier deadline than the batches in flight, so it waits for none. The caller holds l.mu.
-func (l *line) join(now int64, list ...*Request) (leaves bool) {
-	resent := false
-	for _, q := range list {
-		i := len(l.waiting)
-		for i > 0 && q.precedes(l.waiting[i-1]) { // nearly always the new one is the last
-			i--
-		}
-		l.waiting = slices.Insert(l.waiting, i, q)
-		resent = resent || q.trips > 0
-	}
-
+// takePlace takes a place for a carrier if a batch may leave for those that wait. Requests that have come again may have an
+// earlier deadline than the batches in flight, so they wait for none. The caller holds l.mu.
+func (l *line) takePlace(now int64, again bool) (leaves bool) {
 	if len(l.waiting) == 0 {
 		return false
 	}
-	if !resent && (!l.pace.may(now, l.inFlight) || l.inFlight >= minWindow && !l.spare()) {
+	if !again && (!l.pace.may(now, l.inFlight) || l.inFlight >= minWindow && !l.spare()) {
 		return false
 	}
 
@@ -268,16 +269,21 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	if batch.err != nil {
 		s.After(result)
 	}
+
+	// A growing pause, as the keys of a slot that moves are on two nodes for a moment.
+	pause := rediskit.MovingPause << (batch.requests[0].trips - 1)
+	var again []*Request
 	for _, q := range batch.requests {
 		s.Learn(q, batch.sent, now)
-		switch pause, retried := q.retry(now); {
-		case !retried:
+		// As much time must be left after it.
+		if q.outcome == notRun && now+tat.Ticks(2*pause) < q.deadline {
+			again = append(again, q)
+		} else {
 			q.finish()
-		case pause == 0:
-			batch.retries = append(batch.retries, q)
-		default:
-			time.AfterFunc(pause, func() { l.submit(q, s.Clock.Now(), false) })
 		}
+	}
+	if again != nil {
+		time.AfterFunc(pause, func() { l.submit(s.Clock.Now(), false, again...) })
 	}
 	if batch.err == nil {
 		s.After(result)
@@ -297,15 +303,15 @@ func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
 	}
 }
 
-// giveUp gives up the place of a batch that is over, and puts back what is sent again at once. It reports whether it has taken a
-// place for the next one. It reads no clock, for load's reason.
+// giveUp gives up the place of a batch that is over, and reports whether it has taken one for the next. It reads no clock, for
+// load's reason.
 func (l *line) giveUp(batch *batch) (leaves bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := batch.sent + batch.took
 	l.inFlight--
 	l.pace.answered(now, batch.took, batch.err)
-	return l.join(now, batch.retries...)
+	return l.takePlace(now, false)
 }
 
 // pass gives the place of a batch that is over to another carrier, if one may leave. It is another goroutine: this one may be a

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
@@ -68,15 +67,6 @@ func (q *Request) fail(err error) {
 // precedes reports whether the request goes before another one that waits: it has made more trips, or has less time.
 func (q *Request) precedes(other *Request) bool {
 	return q.trips > other.trips || q.trips == other.trips && q.deadline < other.deadline
-}
-
-// retry reports whether the request is sent again, and after which pause: at first none, then a growing one, as the keys of a
-// slot that moves are on two nodes for a moment. After a pause, as much time as that must be left.
-func (q *Request) retry(now int64) (pause time.Duration, ok bool) {
-	if q.trips > 1 {
-		pause = rediskit.MovingPause << (q.trips - 2)
-	}
-	return pause, q.outcome == notRun && (pause == 0 || now+tat.Ticks(2*pause) < q.deadline)
 }
 
 // several reports whether a server of a kind wants a script for each of several subjects.

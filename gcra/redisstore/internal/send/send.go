@@ -20,7 +20,6 @@ package send
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,12 +85,10 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 
 	now := s.Clock.Now()
 	q.deadline = now + tat.Ticks(s.Timeout)
-	if slices.ContainsFunc(q.Charges, func(c buckets.Charge) bool { return c.Periods != nil }) {
-		q.at = s.Clock.Calendar(now)
-	}
+	q.at = s.Clock.Calendar(now)
 
 	if s.only != nil || !q.several(redisstats.BySubject) {
-		s.line(q.Keys[0]).submit(q, now, s.inline && ctx.Done() == nil)
+		s.line(q.Keys[0]).submit(now, s.inline && ctx.Done() == nil, q)
 	} else {
 		// It waits for all parts, and the caller may leave before that.
 		go s.split(q)

@@ -47,7 +47,7 @@ func (s *Sender) split(whole *Request) {
 // sendAll sends requests at once and returns when all are answered.
 func (s *Sender) sendAll(list []*Request, now int64) {
 	for _, q := range list {
-		s.line(q.Keys[0]).submit(q, now, false)
+		s.line(q.Keys[0]).submit(now, false, q)
 	}
 	for _, q := range list {
 		<-q.done
