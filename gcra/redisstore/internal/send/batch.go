@@ -30,7 +30,6 @@ type batch struct {
 	sent     int64       // the time before the trip
 	deadline int64       // the first of the requests
 	charges  int
-	trial    bool // of the breaker
 
 	script  *Script
 	runs    []run

@@ -50,24 +50,21 @@ func (b *breaker) denies(now int64) bool {
 	return b.trying || b.state(now) == redisstats.BreakerOpen
 }
 
-// begin notes that a batch is sent, and reports whether it is a trial.
-func (b *breaker) begin() (trial bool) {
-	b.trying = b.failures >= tripAfter
-	return b.trying
-}
+// begin notes that a batch is sent, which is the trial unless the breaker is closed.
+func (b *breaker) begin() { b.trying = b.failures >= tripAfter }
 
 // count counts the result of a batch, unless it was sent before the breaker opened, or is a failure that counts once with the
 // last one. sent is the time before the trip.
-func (b *breaker) count(trial bool, err error, sent, now int64) {
-	if b.failures >= tripAfter && !trial {
+func (b *breaker) count(err error, sent, now int64) {
+	if b.failures >= tripAfter && sent < b.until {
 		return
 	}
 
 	b.trying = false
-	switch down := rediskit.Down(err); {
-	case !down:
+	switch {
+	case !rediskit.Down(err):
 		b.failures = 0
-	case trial, b.failures == 0, sent >= b.failed:
+	case b.failures == 0, sent >= b.failed:
 		b.failures++
 		b.failed, b.until = now, now+b.lasts
 	}

@@ -36,8 +36,9 @@ func TestBreakerCountsInARow(t *testing.T) {
 			case 's':
 				sent, result = now, nil
 			}
+			b.begin()
 			now++
-			b.count(b.begin(), result, sent, now)
+			b.count(result, sent, now)
 		}
 
 		if b.denies(now) != tt.opens {
@@ -51,14 +52,15 @@ func TestBreakerCountsInARow(t *testing.T) {
 func TestLateResultsLeaveTheBreakerOpen(t *testing.T) {
 	b, failure := newBreaker(), errors.New("EOF")
 	for now := range int64(tripAfter) {
-		b.count(b.begin(), failure, now, now+1)
+		b.begin()
+		b.count(failure, now, now+1)
 	}
 
 	now := int64(tripAfter)
 	denied := func(when string) {
 		t.Helper()
 		for _, result := range []error{failure, nil} {
-			b.count(false, result, 1, now)
+			b.count(result, 1, now)
 		}
 		if !b.denies(now) {
 			t.Errorf("%s it lets batches pass", when)
@@ -67,16 +69,17 @@ func TestLateResultsLeaveTheBreakerOpen(t *testing.T) {
 	denied("open")
 	for _, result := range []error{failure, nil} {
 		now += tat.Ticks(2 * minOpen)
-		b.count(false, nil, 1, now)
-		if b.denies(now) || !b.begin() {
+		b.count(nil, 1, now)
+		if b.denies(now) {
 			t.Fatal("half open, it lets no trial pass")
 		}
+		b.begin()
 		denied("beside a trial")
-		if b.count(true, result, 1, now); result != nil {
-			denied("after a probe that failed")
+		if b.count(result, now, now); result != nil {
+			denied("after a trial that failed")
 		}
 	}
-	if b.denies(now) || b.begin() {
+	if b.begin(); b.denies(now) {
 		t.Error("after a trial that was answered it is not closed")
 	}
 }

@@ -184,7 +184,7 @@ func (l *line) load() *batch {
 		batch.free()
 		return nil
 	}
-	batch.trial = l.breaker.begin()
+	l.breaker.begin()
 	if l.probed() && l.single.Due(now) {
 		batch.probe = kind.NewProbe(l.sender.Prefix)
 	}
@@ -261,7 +261,7 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	// A caller that is answered may call again at once, and is to find what was learned.
 	s.learnTopology(batch.err)
 	l.mu.Lock()
-	l.breaker.count(batch.trial, batch.err, batch.sent, now)
+	l.breaker.count(batch.err, batch.sent, now)
 	l.learn(batch, probe, now)
 	result.Open = l.breaker.state(now) != redisstats.BreakerClosed
 	l.mu.Unlock()
