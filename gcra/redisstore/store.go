@@ -145,7 +145,7 @@ func (s *Store) learn(q *send.Request, sent, now int64) {
 	switch {
 	case q.Refund:
 		s.known.RefundAnswered(q.Charges)
-	case q.Answered():
+	case q.Err == nil:
 		s.known.Learn(q.Charges, q.Admitted, sent, now)
 		s.markAfter(q.Charges, now)
 	}

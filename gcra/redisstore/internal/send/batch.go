@@ -37,7 +37,7 @@ type batch struct {
 	keys    map[string]int // key: its index in its run
 
 	// The result.
-	refusal error // why a script has not run: the server does not take its keys together
+	refused bool  // the server does not take the keys of a run together
 	took    int64 // ticks
 	err     error // of the scripts that failed, if possible one that means an outage
 
@@ -83,16 +83,17 @@ func (b *batch) add(q *Request) bool {
 	return true
 }
 
-// write makes the scripts.
+// oneSubject reports whether all requests, each of one subject, have the same.
+func (b *batch) oneSubject() bool {
+	first := tagOf(b.requests[0].Keys[0])
+	return !slices.ContainsFunc(b.requests, func(q *Request) bool { return tagOf(q.Keys[0]) != first })
+}
+
+// write makes the runs.
 func (b *batch) write() {
 	b.script = takeScript
 	if b.kind == redisstats.ByNode {
-		first := tagOf(b.requests[0].Keys[0])
-		if slices.ContainsFunc(b.requests, func(q *Request) bool { return tagOf(q.Keys[0]) != first }) {
-			b.script = severalSlots
-		} else {
-			b.kind = redisstats.BySubject // the client finds the node, also if it has changed
-		}
+		b.script = severalSlots
 	}
 
 	for _, q := range b.requests {
@@ -142,17 +143,17 @@ func (b *batch) setOutcomes(noAnswer error) {
 			continue
 		}
 
-		outcome := failed
+		notRun := false
 		switch {
 		case redis.HasErrorPrefix(err, "TRYAGAIN"):
-			outcome = notRun // Redis answers so before it runs anything, and the keys will be together again
-		case refused(b.kind, err):
-			outcome, b.refusal = notRun, err
+			notRun = true // Redis answers so before it runs anything, and the keys will be together again
+		case refuses(b.kind, err):
+			notRun, b.refused = true, true
 		case b.err == nil || rediskit.Down(err):
 			b.err = err
 		}
 		for _, q := range r.requests {
-			q.outcome, q.Err = outcome, &failure{err}
+			q.Err, q.notRun = &failure{err}, notRun
 		}
 	}
 }
@@ -173,9 +174,9 @@ func (r *run) reply(noAnswer error) (reply []int64, err error) {
 	return reply, err
 }
 
-// refused reports whether an error of a script for several subjects says that nothing has run, as the server does not take
-// their keys together.
-func refused(k redisstats.Kind, err error) bool {
+// refuses reports whether an error of a run for several subjects says that nothing has run, as the server does not take their
+// keys together.
+func refuses(k redisstats.Kind, err error) bool {
 	switch k {
 	case redisstats.OneKeyspace: // the server has become a cluster
 		return redis.HasErrorPrefix(err, "CROSSSLOT")
@@ -184,8 +185,8 @@ func refused(k redisstats.Kind, err error) bool {
 		// These errors prove that nothing was written: Redis refuses the script, or the script itself fails and does not say that
 		// it has written. Any other error, such as a proxy's that has lost the node, may follow a charge.
 		text := err.Error()
-		refuses := !rediskit.Unknown(err) || strings.Contains(text, "user_script:") || strings.Contains(text, "in script shebang")
-		return rediskit.IsReply(err) && refuses && !strings.Contains(text, "some keys are written")
+		harmless := !rediskit.Unknown(err) || strings.Contains(text, "user_script:") || strings.Contains(text, "in script shebang")
+		return rediskit.IsReply(err) && harmless && !strings.Contains(text, "some keys are written")
 	}
 	return false
 }

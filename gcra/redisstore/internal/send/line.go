@@ -184,6 +184,9 @@ func (l *line) load() *batch {
 		batch.free()
 		return nil
 	}
+	if batch.kind == redisstats.ByNode && batch.oneSubject() {
+		batch.kind = redisstats.BySubject // by the client, which finds the node, also if it has changed
+	}
 	l.breaker.begin()
 	if l.probed() && l.single.Due(now) {
 		batch.probe = kind.NewProbe(l.sender.Prefix)
@@ -276,7 +279,7 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	for _, q := range batch.requests {
 		s.Learn(q, batch.sent, now)
 		// As much time must be left after it.
-		if q.outcome == notRun && now+tat.Ticks(2*pause) < q.deadline {
+		if q.notRun && now+tat.Ticks(2*pause) < q.deadline {
 			again = append(again, q)
 		} else {
 			q.finish()
@@ -293,9 +296,9 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 // learn records what a batch has shown of the server. The caller holds l.mu.
 func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
 	switch {
-	case batch.kind == redisstats.ByNode && (batch.err != nil || batch.refusal != nil):
+	case batch.kind == redisstats.ByNode && (batch.err != nil || batch.refused):
 		l.divided = now + tat.Ticks(nodeRetry)
-	case batch.refusal != nil:
+	case batch.refused:
 		// The server has become a cluster. CROSSSLOT is an answer of the server itself, so one is enough.
 		l.single.Settle(redisstats.BySubject, now)
 	case probe != nil:

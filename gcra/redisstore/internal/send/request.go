@@ -25,21 +25,12 @@ type Request struct {
 	trips int // that it has made
 
 	// What came of it the last time.
-	outcome  outcome
 	Admitted bool
-	Err      error
+	Err      error // why there is no answer; a request that was sent may have been charged, unless notRun
+	notRun   bool  // nothing of it has run: it is sent again while it has time
 
 	done chan struct{} // gets one value when the request has its answer
 }
-
-// An outcome is what came of a request that was sent.
-type outcome uint8
-
-const (
-	failed   outcome = iota // Err says why; a request that was sent may have been charged
-	answered                // Admitted and the charges have the answer
-	notRun                  // nothing of it has run, and Err says why; it is sent again while it has time
-)
 
 var requests = sync.Pool{New: func() any { return &Request{done: make(chan struct{}, 1)} }}
 
@@ -53,14 +44,11 @@ func NewRequest(charges []buckets.Charge, refund bool) *Request {
 // Free gives the request to the next caller.
 func (q *Request) Free() { requests.Put(q) }
 
-// Answered reports whether the charges have the answer of a server. It is not asked of a request that was split.
-func (q *Request) Answered() bool { return q.outcome == answered }
-
 func (q *Request) finish() { q.done <- struct{}{} }
 
 // fail answers a request with an error.
 func (q *Request) fail(err error) {
-	q.outcome, q.Err = failed, &failure{err}
+	q.Err = &failure{err}
 	q.finish()
 }
 
@@ -118,7 +106,7 @@ func (q *Request) read(reply []int64, now int64, slots bool) {
 		begun     = 1 << 50  // added, only of a quota: the clock has gone back since the period began
 	)
 
-	q.outcome, q.Admitted, q.Err = answered, reply[0] >= 0, nil
+	q.Admitted, q.Err, q.notRun = reply[0] >= 0, nil, false
 	for i := range q.Charges {
 		c, ahead := &q.Charges[i], reply[i]
 		if c.Periods != nil {
@@ -127,14 +115,11 @@ func (q *Request) read(reply []int64, now int64, slots bool) {
 
 		switch {
 		case ahead == elsewhere && slots:
-			q.outcome, q.Err = notRun, &failure{errElsewhere}
+			q.Err, q.notRun = &failure{errElsewhere}, true
 			continue
 		case ahead == unfit:
-			q.outcome, q.Err = notRun, &failure{errClock}
 			// A clock that jumps again and again would have it asked until its time is up.
-			if q.trips > 2 {
-				q.outcome = failed
-			}
+			q.Err, q.notRun = &failure{errClock}, q.trips <= 2
 			if c.Refunds != 0 {
 				c.Inc, c.Refunds = 0, 0 // the period it refunds is over: ask again, only for the state
 			}
