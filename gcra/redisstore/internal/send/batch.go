@@ -114,7 +114,7 @@ func (b *batch) write() {
 	}
 }
 
-// send sends the scripts and waits for the answers. An error means that there are none.
+// send sends the runs and waits for the replies. An error means that there are none.
 func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
 	// Each bucket would exist on several servers, and requests with other policies would not see what was charged.
 	if b.kind == redisstats.Unusable {
@@ -125,8 +125,8 @@ func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
 	return nil
 }
 
-// setOutcomes says of each request what came of it. noAnswer is not nil if there are no answers.
-func (b *batch) setOutcomes(noAnswer error) {
+// setAnswers gives each request its answer, or the error in its place. noAnswer is not nil if there are no answers.
+func (b *batch) setAnswers(noAnswer error) {
 	for i := range b.runs {
 		r := &b.runs[i]
 		reply, err := r.reply(noAnswer)

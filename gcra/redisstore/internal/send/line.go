@@ -256,7 +256,7 @@ func (b *batch) expire() {
 // probe is nil if it has none.
 func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	s := l.sender
-	batch.setOutcomes(noAnswer)
+	batch.setAnswers(noAnswer)
 	now := s.Clock.Now()
 	batch.took = now - batch.sent
 	result := Result{Server: l.Server, Requests: len(batch.requests), Took: batch.took, Err: batch.err}
