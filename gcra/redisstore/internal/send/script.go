@@ -25,7 +25,11 @@ func (s *Script) send(ctx context.Context, client redis.UniversalClient, runs []
 		runs[0].cmd = rediskit.WithText(ctx, client, rediskit.Send(ctx, client, runs[0].args), s.text)
 		return
 	}
+	s.pipeline(ctx, client, runs, probe)
+}
 
+// pipeline is a function of its own, as with its frame the stack of each new carrier would grow beyond 4 KB.
+func (s *Script) pipeline(ctx context.Context, client redis.UniversalClient, runs []run, probe *kind.Probe) {
 	pipe := client.Pipeline()
 	for i := range runs {
 		runs[i].cmd = rediskit.Queue(ctx, pipe, runs[i].args)
