@@ -105,9 +105,9 @@ func TestNewPanics(t *testing.T) {
 	}
 }
 
-// DenyFrom gives a denial to the application's central error handler.
+// DenyFrom gives a denial to the application's central error handler. If it writes nothing, the status is written.
 func TestDenyFrom(t *testing.T) {
-	errLimited := errors.New("limited")
+	errLimited := errors.New("limited") // or nil
 	policy := middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: once}
 	cfg := func(deny func(http.ResponseWriter, *http.Request, *middleware.Decision)) middleware.Config {
 		return middleware.Config{Store: gcra.NewMemory(), Deny: deny}
@@ -118,7 +118,12 @@ func TestDenyFrom(t *testing.T) {
 		if c.Next(); c.Errors.Last() != nil {
 			c.JSON(-1, "central: "+c.Errors.Last().Error())
 		}
-	}, viagin.New(cfg(viagin.DenyFrom(func(c *gin.Context, d *viagin.Decision) { c.Status(d.Status()); _ = c.Error(errLimited) })), policy))
+	}, viagin.New(cfg(viagin.DenyFrom(func(c *gin.Context, d *viagin.Decision) {
+		if errLimited != nil {
+			c.Status(d.Status())
+			_ = c.Error(errLimited)
+		}
+	})), policy))
 	router.GET("/ok", func(*gin.Context) {})
 
 	v4 := echov4.New()
@@ -132,7 +137,11 @@ func TestDenyFrom(t *testing.T) {
 	v5.GET("/ok", func(*echo.Context) error { return nil })
 
 	for name, h := range map[string]http.Handler{"gin": router, "echo v4": v4, "echo v5": v5} {
-		for _, want := range []string{`200 ""`, `429 "central: limited"`} {
+		errLimited = errors.New("limited")
+		for _, want := range []string{`200 ""`, `429 "central: limited"`, `429 ""`} {
+			if want == `429 ""` {
+				errLimited = nil
+			}
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/ok", nil))
 			if got := fmt.Sprintf("%d %s", w.Code, cmp.Or(strings.TrimSpace(w.Body.String()), `""`)); got != want || (w.Header().Get("Retry-After") != "") != (w.Code == 429) {

@@ -73,6 +73,14 @@ func TestDenyHasAStatus(t *testing.T) {
 		"inside": {func(w http.ResponseWriter) {
 			http.Error(w.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), "later", http.StatusTeapot)
 		}, "418 later\n"},
+		"hijacked": {func(w http.ResponseWriter) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprint(conn, "HTTP/1.1 418 Teapot\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+			conn.Close()
+		}, "418 "},
 	} {
 		deny := func(w http.ResponseWriter, _ *http.Request, _ *middleware.Decision) { test.deny(w) }
 		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Deny: deny},

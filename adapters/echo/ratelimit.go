@@ -66,7 +66,7 @@ func through(gate adapter.Gate) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := adapter.WithFramework(c.Request(), templates.Pattern(c.Request().Method, route(c)), c)
-			r, release, ok := gate.Allow(response{c.Response()}, r)
+			r, release, ok := gate.Allow(c.Response(), r)
 			c.SetRequest(r)
 			if !ok {
 				return nil // it is answered
@@ -96,12 +96,6 @@ func route(c echo.Context) string {
 	return asking.Path()
 }
 
-// response shows the limiter whether Config.Deny has written.
-type response struct{ *echo.Response }
-
-func (r response) Written() bool { return r.Committed }
-func (r response) Status() int   { return r.Response.Status }
-
 // KeyFrom returns a Policy.Key that reads echo's context. The key gets the prefix "own:"; an
 // empty key stays empty, which means anonymous. A request that carries no echo context is an
 // error. Put the limiter after the authentication that the key needs.
@@ -116,9 +110,10 @@ func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string
 //		return echo.NewHTTPError(d.Status(), "too many requests")
 //	}),
 func DenyFrom(deny func(echo.Context, *Decision) error) func(http.ResponseWriter, *http.Request, *Decision) {
-	return adapter.DenyFrom(func(c echo.Context, d *Decision) {
+	return adapter.DenyFrom(func(c echo.Context, d *Decision) bool {
 		if err := deny(c, d); err != nil {
 			c.Error(err)
 		}
+		return c.Response().Committed
 	})
 }

@@ -66,7 +66,7 @@ func through(gate adapter.Gate) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			r := adapter.WithFramework(c.Request(), templates.Pattern(method(c), route(c)), c)
-			r, release, ok := gate.Allow(writer(c.Response()), r)
+			r, release, ok := gate.Allow(c.Response(), r)
 			c.SetRequest(r)
 			if !ok {
 				return nil // it is answered
@@ -109,26 +109,6 @@ func pathOf(c *echo.Context) string {
 	return path
 }
 
-// writer returns a ResponseWriter that shows the limiter whether Config.Deny has
-// written. Of other writers than echo's own this is not known: they may buffer.
-func writer(w http.ResponseWriter) http.ResponseWriter {
-	if own, ok := w.(*echo.Response); ok {
-		return response{own}
-	}
-	return unknown{w}
-}
-
-type unknown struct{ http.ResponseWriter }
-
-func (unknown) Written() bool                 { return true }
-func (unknown) Status() int                   { return 0 }
-func (w unknown) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-type response struct{ *echo.Response }
-
-func (r response) Written() bool { return r.Committed }
-func (r response) Status() int   { return r.Response.Status }
-
 // KeyFrom returns a Policy.Key that reads echo's context. The key gets the prefix "own:"; an
 // empty key stays empty, which means anonymous. A request that carries no echo context is an
 // error. Put the limiter after the authentication that the key needs.
@@ -143,9 +123,11 @@ func KeyFrom(key func(*echo.Context) (string, error)) func(*http.Request) (strin
 //		return echo.NewHTTPError(d.Status(), "too many requests")
 //	}),
 func DenyFrom(deny func(*echo.Context, *Decision) error) func(http.ResponseWriter, *http.Request, *Decision) {
-	return adapter.DenyFrom(func(c *echo.Context, d *Decision) {
+	return adapter.DenyFrom(func(c *echo.Context, d *Decision) bool {
 		if err := deny(c, d); err != nil {
 			c.Echo().HTTPErrorHandler(c, err)
 		}
+		own, ok := c.Response().(*echo.Response)
+		return !ok || own.Committed // another writer may buffer
 	})
 }

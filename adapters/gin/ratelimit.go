@@ -88,5 +88,10 @@ func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string
 //		c.Error(errTooManyRequests)
 //	}),
 func DenyFrom(deny func(*gin.Context, *Decision)) func(http.ResponseWriter, *http.Request, *Decision) {
-	return adapter.DenyFrom(deny)
+	return adapter.DenyFrom(func(c *gin.Context, d *Decision) bool {
+		// gin sends the status at the end, and where there is no route it is 404 already.
+		before := c.Writer.Status()
+		deny(c, d)
+		return c.Writer.Written() || c.Writer.Status() != before
+	})
 }

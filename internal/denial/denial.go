@@ -2,8 +2,10 @@
 package denial
 
 import (
+	"bufio"
 	"encoding/json"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,27 +21,20 @@ func Begin(w http.ResponseWriter, r *http.Request) {
 
 // Custom has deny write the denial. If it writes nothing, the response has the status, and no more.
 func Custom(w http.ResponseWriter, status int, deny func(http.ResponseWriter)) {
-	own, ok := w.(telling)
-	if !ok {
-		own = &denyWriter{ResponseWriter: w}
-	}
-
-	// gin sends the status at the end, and where there is no route it is 404 already.
-	before := own.Status()
-	if deny(own); !own.Written() && own.Status() == before {
+	own := &denyWriter{ResponseWriter: w}
+	if deny(own); !own.written {
 		w.WriteHeader(status)
 	}
 }
 
-// telling is a writer that tells whether something has been written. gin's and echo's are, also where Deny
-// writes by the framework's context.
-type telling interface {
-	http.ResponseWriter
-	Written() bool
-	Status() int
+// Answered tells Custom that deny, which got w, has answered by a context of its framework.
+func Answered(w http.ResponseWriter) {
+	if own, ok := w.(*denyWriter); ok {
+		own.written = true
+	}
 }
 
-// denyWriter is the writer of a Config.Deny elsewhere. It notes whether Deny writes: if not, an implied 200
+// denyWriter is the writer of a Config.Deny. It notes whether Deny writes: if not, an implied 200
 // would mean that the request was served.
 type denyWriter struct {
 	http.ResponseWriter
@@ -47,8 +42,13 @@ type denyWriter struct {
 }
 
 func (w *denyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-func (w *denyWriter) Written() bool               { return w.written }
-func (w *denyWriter) Status() int                 { return 0 }
+
+// Hijack gives Deny the connection, whose answer is then its own.
+func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.written = w.written || err == nil
+	return conn, buffered, err
+}
 
 func (w *denyWriter) WriteHeader(status int) {
 	w.written = w.written || status >= 200 // others are informational

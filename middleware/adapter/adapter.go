@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/seed-e377111c/ratelimit/internal/carry"
+	"github.com/seed-e377111c/ratelimit/internal/denial"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -50,12 +51,12 @@ func KeyFrom[C any](key func(C) (string, error)) func(*http.Request) (string, er
 	}
 }
 
-// DenyFrom returns a Config.Deny that calls deny with a framework's context. For a request that carries
-// no C it writes nothing, and the limiter the status alone.
-func DenyFrom[C any](deny func(C, *middleware.Decision)) func(http.ResponseWriter, *http.Request, *middleware.Decision) {
-	return func(_ http.ResponseWriter, r *http.Request, d *middleware.Decision) {
-		if c, ok := Framework[C](r.Context()); ok {
-			deny(c, d)
+// DenyFrom returns a Config.Deny that calls deny with a framework's context. If deny returns false, as
+// nothing will write a status, or if the request carries no C, the limiter writes the status alone.
+func DenyFrom[C any](deny func(C, *middleware.Decision) bool) func(http.ResponseWriter, *http.Request, *middleware.Decision) {
+	return func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
+		if c, ok := Framework[C](r.Context()); ok && deny(c, d) {
+			denial.Answered(w)
 		}
 	}
 }

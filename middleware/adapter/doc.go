@@ -28,12 +28,8 @@
 // address from a header. Adapters of remote procedure calls build their limiter with [NewRPC],
 // and say a denial as [Denial] does.
 //
-// If a writer has the methods Written() bool and Status() int, they tell the limiter whether Config.Deny has
-// written; otherwise it wraps the writer for Deny. Give it a Written that returns true if the framework may
-// write otherwise.
-//
 // Middleware that also holds slots of package inflight lets requests through a [Gate] in place of the Limiter.
 //
-// [KeyFrom] makes a Policy.Key of a function of the framework's context. Pages for operators find what
+// [KeyFrom] makes a Policy.Key of a function of the framework's context, and [DenyFrom] a Config.Deny. Pages for operators find what
 // applies to a subject by the methods of [middleware.Policy].
 package adapter
