@@ -33,7 +33,6 @@ func TestOutcomes(t *testing.T) {
 	open := func(p *middleware.Policy) { p.OnFailure = middleware.FailOpen }
 	closed := func(p *middleware.Policy) { p.OnFailure = middleware.FailClosed }
 	skip := func(p *middleware.Policy) { p.Skip = func(*http.Request) bool { return true } }
-	expensive := func(p *middleware.Policy) { p.Cost = onceThen(3) }
 	banned := func(p *middleware.Policy) {
 		p.Override = func(string) (middleware.Override, bool) { return middleware.Override{Banned: true}, true }
 	}
@@ -49,14 +48,10 @@ func TestOutcomes(t *testing.T) {
 			[]middleware.Policy{p("hour", one), p("day", many)},
 			"day allowed 3, hour allowed 1, hour denied 2", "allowed 1, denied 2",
 			[]string{"allowed hour 0", "denied hour 0", "denied hour 0"}},
-		{"the closest policy, then the one with the longest wait", false,
+		{"the first policy with the outcome", false,
 			[]middleware.Policy{p("hour", one), p("day", gcra.PerDay(1)), p("minute", gcra.PerMinute(1))},
 			"day allowed 1, day denied 1, hour allowed 1, hour denied 1, minute allowed 1, minute denied 1", "allowed 1, denied 1",
-			[]string{"allowed day 0", "denied day 0"}},
-		{"no wait helps", false,
-			[]middleware.Policy{p("day", gcra.PerDay(1)), p("expensive", gcra.PerHour(2), expensive)},
-			"day allowed 1, day denied 1, expensive allowed 1, expensive denied 1", "allowed 1, denied 1",
-			[]string{"allowed day 0", "denied expensive 1"}},
+			[]string{"allowed hour 0", "denied hour 0"}},
 		{"a shadow policy denies nothing", false,
 			[]middleware.Policy{p("tight", one, shadow), p("wide", many)},
 			"tight allowed 1, tight shadow_denied 2, wide allowed 3", "allowed 1, shadow_denied 2",
@@ -138,15 +133,6 @@ func TestOutcomes(t *testing.T) {
 					policies, requests, spans, test.counts, test.byRequest, test.spans)
 			}
 		})
-	}
-}
-
-// onceThen returns a cost of 1 for the first request, and n for those that follow.
-func onceThen(n int64) func(*http.Request) int64 {
-	cost := int64(1)
-	return func(*http.Request) int64 {
-		defer func() { cost = n }()
-		return cost
 	}
 }
 

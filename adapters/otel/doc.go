@@ -71,7 +71,7 @@
 // # Span attributes
 //
 // If a policy has an outcome, the current span of the request, if it is recorded, gets
-// attributes: ratelimit.outcome; ratelimit.policy, a policy that the outcome comes from; and
+// attributes: ratelimit.outcome; ratelimit.policy, the first policy that the outcome comes from; and
 // ratelimit.remaining, that policy's remaining units, unless there is no count, as for a ban.
 // A further limiter with the same span overwrites what it sets.
 package ratelimitotel

@@ -1,7 +1,6 @@
 package ratelimitotel
 
 import (
-	"cmp"
 	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -56,12 +55,12 @@ func outcomeOf(p *middleware.PolicyResult, d *middleware.Decision, notDecided []
 // requestOutcome is the outcome of a request, from its policies' outcomes.
 type requestOutcome struct {
 	outcome outcome
-	policy  string       // the one that the outcome comes from; "" before the first
+	policy  string       // the first one with this outcome; "" before the first
 	result  *gcra.Result // that policy's, if it was decided by its limit
 }
 
 func (v *requestOutcome) add(o outcome, policy string, r *gcra.Result) {
-	if v.policy == "" || o > v.outcome || o == v.outcome && closer(r, v.result) {
+	if v.policy == "" || o > v.outcome {
 		*v = requestOutcome{o, policy, r}
 	}
 }
@@ -72,20 +71,4 @@ func (v *requestOutcome) setAttributes(span trace.Span) {
 		attributes = append(attributes, remainingKey.Int64(v.result.Remaining))
 	}
 	span.SetAttributes(attributes...)
-}
-
-// closer reports whether a policy with result a is closer to its limit than one with b: it
-// has a longer wait, or less remaining. A nil result is the least close.
-func closer(a, b *gcra.Result) bool {
-	switch {
-	case a == nil || b == nil:
-		return b == nil && a != nil
-	case a.Never != b.Never:
-		return a.Never
-	}
-	return cmp.Or(
-		cmp.Compare(a.RetryAfter, b.RetryAfter),
-		-cmp.Compare(a.Remaining, b.Remaining),
-		cmp.Compare(a.ResetAfter, b.ResetAfter),
-	) > 0
 }
