@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -19,14 +20,22 @@ const scope = "github.com/seed-e377111c/ratelimit/adapters/otel"
 // MeterProvider and to the spans of their requests, for the life of the process.
 // [otel.SetMeterProvider] may be called later.
 //
-// Call it once, with all limiters: a second call counts their decisions and their stores again. A limiter
-// that is nil or repeated is an error. After an error this call observes no limiter.
+// Call it once, with all limiters. A limiter that is nil is an error, and so is one that is repeated or
+// reports already: its decisions would count twice. After an error this call observes no limiter.
 func Instrument(limiters ...*middleware.Limiter) error {
 	return InstrumentWith(otel.GetMeterProvider(), limiters...)
 }
 
+// reporting are the limiters that report: no call observes one twice.
+var reporting = struct {
+	sync.Mutex
+	limiters map[*middleware.Limiter]bool
+}{limiters: map[*middleware.Limiter]bool{}}
+
 // InstrumentWith is Instrument with another MeterProvider than the global one.
 func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limiter) error {
+	reporting.Lock()
+	defer reporting.Unlock()
 	if err := check(provider, limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
@@ -55,6 +64,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 	// Observers cannot be removed, so they come after all that may fail.
 	for _, l := range limiters {
 		l.Observe(ds.observe)
+		reporting.limiters[l] = true
 	}
 	return nil
 }
@@ -72,8 +82,8 @@ func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error 
 		if l == nil {
 			return fmt.Errorf("limiter number %d is nil; want one from middleware.New", i+1)
 		}
-		if slices.Contains(limiters[:i], l) {
-			return fmt.Errorf("limiter number %d is repeated; want each once, or its decisions count twice", i+1)
+		if reporting.limiters[l] || slices.Contains(limiters[:i], l) {
+			return fmt.Errorf("limiter number %d is repeated, or reports already; want each once, or its decisions count twice", i+1)
 		}
 	}
 	return nil

@@ -18,6 +18,10 @@ import (
 func TestInvalidArguments(t *testing.T) {
 	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	provider := noop.NewMeterProvider()
+	reports := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
+	if err := ratelimitotel.InstrumentWith(provider, reports); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		provider metric.MeterProvider
 		limiters []*middleware.Limiter
@@ -26,7 +30,8 @@ func TestInvalidArguments(t *testing.T) {
 		{nil, []*middleware.Limiter{l}, "the MeterProvider is nil; want"},
 		{provider, nil, "no limiters; want at least one"},
 		{provider, []*middleware.Limiter{l, nil}, "limiter number 2 is nil; want"},
-		{provider, []*middleware.Limiter{l, l}, "limiter number 2 is repeated; want"},
+		{provider, []*middleware.Limiter{l, l}, "limiter number 2 is repeated, or reports already; want"},
+		{provider, []*middleware.Limiter{l, reports}, "limiter number 2 is repeated, or reports already; want"},
 	} {
 		err := ratelimitotel.InstrumentWith(test.provider, test.limiters...)
 		if err == nil || !strings.HasPrefix(err.Error(), "ratelimitotel: "+test.want) {
