@@ -51,15 +51,8 @@ type Overrides struct {
 	log    diag.Log
 
 	known   atomic.Pointer[overrides.Table]
-	version string            // of the overrides in use, or ""
-	parsed  map[string]parsed // by field
-	unread  bool              // the last look has failed
-}
-
-// parsed is an entry that need not be parsed again after a change of others: a few of 10,000 change.
-type parsed struct {
-	value string
-	entry overrides.Entry
+	version string // of the overrides in use, or ""
+	unread  bool   // the last look has failed
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
@@ -152,20 +145,14 @@ func roundTrip(ctx context.Context, f func(context.Context) error) error {
 
 // learn replaces the overrides in use.
 func (o *Overrides) learn(fields map[string]string) {
-	known, before, now := new(overrides.Table), o.parsed, time.Now()
-	o.parsed = make(map[string]parsed, len(fields))
+	known, now := new(overrides.Table), time.Now()
 	for field, value := range fields {
-		p, ok := before[field]
-		if !ok || p.value != value {
-			e, err := overrides.Parse(field, value, now)
-			if err != nil {
-				o.log.Report(diag.OverridesUnread, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
-				continue
-			}
-			p = parsed{value, e}
+		e, err := overrides.Parse(field, value, now)
+		if err != nil {
+			o.log.Report(diag.OverridesUnread, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
+			continue
 		}
-		o.parsed[field] = p
-		known.Add(p.entry)
+		known.Add(e)
 	}
 	o.known.Store(known)
 }
