@@ -1,7 +1,7 @@
 package inspect
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -26,45 +26,39 @@ const (
 // counts are numbers by outcome.
 type counts [outcomes]int64
 
-// ring counts outcomes by step, for the steps of the window, without a lock. Its zero value
-// is ready.
-type ring [steps]atomic.Pointer[slot]
+// ring counts outcomes by step, for the steps of the window. Its zero value is ready.
+type ring struct {
+	mu    sync.Mutex
+	slots [steps]slot
+}
 
 // slot has the counts of a step.
 type slot struct {
 	step   int64
-	counts [outcomes]atomic.Int64
+	counts counts
 }
 
 // add counts an outcome, and reports whether it was the first in its step.
 func (r *ring) add(step int64, o outcome) (first bool) {
-	at := &r[step%steps]
-	s := at.Load()
-	if s == nil || s.step < step {
-		first = at.CompareAndSwap(s, &slot{step: step})
-		s = at.Load() // this one, or the one of a goroutine that was first
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.slots[step%steps]
+	if first = s.step < step; first {
+		*s = slot{step: step}
 	}
-
 	if s.step == step { // otherwise it is older than the window
-		s.counts[o].Add(1)
+		s.counts[o]++
 	}
 	return first
 }
 
 // recent returns the counts of the window's steps, oldest first.
-func (r *ring) recent(now int64) [steps]counts {
-	var all [steps]counts
-	for i := range all {
-		// Steps before the first, and slots that an older step still has, count nothing.
-		at := now - steps + 1 + int64(i)
-		if at < 1 {
-			continue
-		}
-
-		if s := r[at%steps].Load(); s != nil && s.step == at {
-			for o := range s.counts {
-				all[i][o] = s.counts[o].Load()
-			}
+func (r *ring) recent(now int64) (all [steps]counts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.slots {
+		if age := now - s.step; 0 <= age && age < steps {
+			all[steps-1-age] = s.counts // of step 0 there are none
 		}
 	}
 	return all
