@@ -1,10 +1,9 @@
-// Package carry attaches a framework's context and a route to a request, and reserves room for the first
-// limiter's state, so that the limiter need not copy the request again.
+// Package carry reserves room in a request's context for the first limiter's state, so that the limiter need
+// not copy the request again.
 package carry
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 )
 
@@ -32,37 +31,3 @@ func (c *Carrier) Value(key any) any {
 // Claim puts a limiter's state, whose parent is the Carrier's, into a Carrier. It returns false if another
 // limiter was first.
 func (c *Carrier) Claim(s *context.Context) bool { return c.state.CompareAndSwap(nil, s) }
-
-// carried is a Carrier with a framework's context.
-type carried[C any] struct {
-	Carrier
-	framework C
-	request   http.Request
-}
-
-// frameworkKey finds the innermost context of a type.
-type frameworkKey[C any] struct{}
-
-func (c *carried[C]) Value(key any) any {
-	if key == (frameworkKey[C]{}) {
-		return c
-	}
-	return c.Carrier.Value(key)
-}
-
-// With returns a copy of the request with a Carrier, in one allocation.
-func With[C any](r *http.Request, pattern string, framework C) *http.Request {
-	c := &carried[C]{framework: framework}
-	c.Context = r.Context()
-	c.request = *r.WithContext(c)
-	c.request.Pattern = pattern
-	return &c.request
-}
-
-// Framework returns what With was given, and whether there is one of this type.
-func Framework[C any](ctx context.Context) (framework C, ok bool) {
-	if c, ok := ctx.Value(frameworkKey[C]{}).(*carried[C]); ok {
-		return c.framework, true
-	}
-	return framework, false
-}

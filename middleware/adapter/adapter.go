@@ -17,16 +17,42 @@ import (
 // the request, in the syntax of a ServeMux, or "" if the route is not known. The first Allow or Admit of a
 // limiter that gets the copy keeps its Decision there.
 func WithRoute(r *http.Request, pattern string) *http.Request {
-	return carry.With(r, pattern, struct{}{})
+	return WithFramework(r, pattern, struct{}{})
 }
 
 // WithFramework is [WithRoute] with a framework's own context, for [Framework] and [KeyFrom].
 func WithFramework[C any](r *http.Request, pattern string, c C) *http.Request {
-	return carry.With(r, pattern, c)
+	made := &carried[C]{framework: c} // with the copy of the request, in one allocation
+	made.Context = r.Context()
+	made.request = *r.WithContext(made)
+	made.request.Pattern = pattern
+	return &made.request
 }
 
 // Framework returns the innermost C that was given to [WithFramework], and whether there is one.
-func Framework[C any](ctx context.Context) (c C, ok bool) { return carry.Framework[C](ctx) }
+func Framework[C any](ctx context.Context) (c C, ok bool) {
+	if made, ok := ctx.Value(frameworkKey[C]{}).(*carried[C]); ok {
+		return made.framework, true
+	}
+	return c, false
+}
+
+// carried is a Carrier with a framework's context.
+type carried[C any] struct {
+	carry.Carrier
+	framework C
+	request   http.Request
+}
+
+// frameworkKey finds the innermost context of a type.
+type frameworkKey[C any] struct{}
+
+func (c *carried[C]) Value(key any) any {
+	if key == (frameworkKey[C]{}) {
+		return c
+	}
+	return c.Carrier.Value(key)
+}
 
 // KeyFrom returns a Policy.Key that reads a framework's context. The key gets the prefix "own:"; an empty
 // key stays empty, which means anonymous. A request that carries no C is an error.
