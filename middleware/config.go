@@ -221,7 +221,7 @@ type Override struct {
 	// without an Override.
 	Limit gcra.Limit
 
-	// Name is what package inspect and the log call the override; it may be empty.
+	// Name is what package inspect calls the override; it may be empty.
 	Name string
 
 	// Banned denies all requests of the key to which the policy applies, with Config.BanStatus

@@ -36,16 +36,6 @@ func (l *Limiter) logDecision(ctx context.Context, a *admission) {
 			attrs = append(attrs, "left", c.Result.Remaining)
 		}
 		attrs = append(attrs, "from", l.origin(e, c))
-		// The charge does not say whether its limit is an override's, so the override is asked again.
-		var o Override
-		var ok bool
-		_ = safely(func() error { o, ok = a.policy(i).OverrideOf(c.Subject); return nil })
-		if ok {
-			attrs = append(attrs, "override", cmp.Or(o.Name, "without a name"))
-			if !o.Until.IsZero() {
-				attrs = append(attrs, "until", o.Until)
-			}
-		}
 		if c.Shadow {
 			attrs = append(attrs, "shadow", true)
 		}
