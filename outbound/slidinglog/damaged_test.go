@@ -1,6 +1,7 @@
 package slidinglog_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,6 +35,9 @@ func TestDamagedLogHeals(t *testing.T) {
 		"nan":                   list(0, "nan", "nan"),
 		"numbers that decrease": list(7, now-2, 9, now-1, 2),
 		"times that decrease":   list(0, now+2_000_000_000, 1, now-2, 2),
+		"numbers too large":     list(1<<53-1, now, 1<<53),   // to count in
+		"numbers too small":     list(-1<<54-4, now, -1<<54), // the same
+		"fractions":             list("0.5", fmt.Sprint(now, ".5"), "1.25"),
 		"bytes":                 list("\x00", "\xff\xfe", "\n"),
 		"a long text":           list(strings.Repeat("9", 5000), strings.Repeat("x", 5000), ""),
 		"a list of words, long": func() error { return client.RPush(ctx, key, strings.Fields(strings.Repeat("word ", 100_001))).Err() },
@@ -61,8 +65,12 @@ func TestDamagedLogHeals(t *testing.T) {
 
 			passed := 0
 			for range 12 {
-				if admitted(mustTake(t, r, hourly("p", 5, 1))) {
+				got := mustTake(t, r, hourly("p", 5, 1))
+				if admitted(got) {
 					passed++
+				}
+				if wait := got[0].Result.RetryAfter; wait > time.Hour {
+					t.Errorf("%s: a denial for %v at 5 an hour", name, wait)
 				}
 			}
 
