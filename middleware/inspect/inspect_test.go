@@ -250,6 +250,13 @@ func TestMostDenied(t *testing.T) {
 		t.Errorf("a policy that denied nothing: got %+v; want none", most)
 	}
 
+	for i := range 8 {
+		s.ask(6, strings.Repeat("x", 1+i), "/some")
+	}
+	if n := len(s.json("").Policies[0].MostDenied); n != 8 {
+		t.Errorf("got %d of ten subjects; want 8", n)
+	}
+
 	// Old denials are forgotten.
 	s.Add(18 * time.Minute)
 	if most := s.json("").Policies[0].MostDenied; len(most) != 0 {
