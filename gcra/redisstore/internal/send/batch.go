@@ -16,19 +16,18 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A batch is the requests that go to one server together, and the scripts for them.
+// A batch is the requests that make one trip to a server together, in one run for each group of keys.
 //
-//  1. All of its requests have made equally many trips: those that have made more are closer to their deadlines, and the earliest
+//  1. All of its requests have made equally many trips: those that have made more are closer to their deadlines, and the first
 //     deadline ends the trip for all.
-//  2. kind says how it is sent: one script for all, or one for each subject. The arguments are written before it leaves; from
-//     then on nothing is read of a request until it is answered.
+//  2. The runs are written before the trip. During the trip nothing is read or written of a request.
 //  3. A batch that is late is not used again: expire reads it, and so may the client, which still waits.
 type batch struct {
 	requests []*Request
-	kind     redisstats.Kind
-	probe    *kind.Probe // is sent too
-	sent     int64       // the time before the trip
-	deadline int64       // the first of the requests
+	kind     redisstats.Kind // how it is sent: the server's, or BySubject
+	probe    *kind.Probe     // is sent too, if not nil
+	sent     int64           // the time before the trip
+	deadline int64           // the first of the requests
 	charges  int
 
 	script  *Script
@@ -37,13 +36,13 @@ type batch struct {
 	keys    map[string]int // key: its index in its run
 
 	// The result.
-	refused bool  // the server does not take the keys of a run together
 	took    int64 // ticks
-	err     error // of the scripts that failed, if possible one that means an outage
+	err     error // of the runs that failed, if possible one that means an outage
+	refused bool  // the server does not take the keys of a run together
 
 	// What ends the trip of one that is late.
 	line    *line
-	timer   *time.Timer   // runs expire
+	timer   *time.Timer   // calls expire
 	expired chan struct{} // closed then
 }
 
@@ -70,10 +69,10 @@ func (b *batch) free() {
 	batches.Put(b)
 }
 
-// add adds a request, or reports false if it must wait for the next batch.
+// add adds the next request that waits, or reports false if it must wait for the next batch.
 func (b *batch) add(q *Request) bool {
 	if len(b.requests) == 0 {
-		b.deadline = q.deadline // the first that waits has the earliest
+		b.deadline = q.deadline // none that waits and has made as many trips has an earlier one
 	} else if q.trips != b.requests[0].trips || b.charges+len(q.Charges) > maxCharges {
 		return false
 	}
@@ -116,7 +115,7 @@ func (b *batch) write() {
 
 // send sends the runs and waits for the replies. An error means that there are none.
 func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
-	// Each bucket would exist on several servers, and requests with other policies would not see what was charged.
+	// Its buckets would exist on several servers, and requests with other policies would not see what was charged.
 	if b.kind == redisstats.Unusable {
 		b.script.send(ctx, client, nil, b.probe)
 		return rediskit.ErrKeysApart
@@ -125,7 +124,7 @@ func (b *batch) send(ctx context.Context, client redis.UniversalClient) error {
 	return nil
 }
 
-// setAnswers gives each request its answer, or the error in its place. noAnswer is not nil if there are no answers.
+// setAnswers gives each request its answer, or the error in its place. noAnswer is not nil if there are no replies.
 func (b *batch) setAnswers(noAnswer error) {
 	for i := range b.runs {
 		r := &b.runs[i]
@@ -137,7 +136,7 @@ func (b *batch) setAnswers(noAnswer error) {
 				b.line.sender.Clock.Learn(now, b.sent)
 			}
 			for _, q := range r.requests {
-				q.read(reply, now, b.kind == redisstats.ByNode)
+				q.read(reply, now)
 				reply = reply[len(q.Charges):]
 			}
 			continue

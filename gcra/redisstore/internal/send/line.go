@@ -18,23 +18,22 @@ import (
 
 // A line is the requests that wait for one server. Carriers take them there, many in one batch (group commit).
 //
-//  1. A request leaves at once if the pace allows it. Otherwise it waits, and leaves with all that wait as soon as another
-//     comes, or a batch is back, and the pace allows that: the busier the server, the larger the batches and the cheaper a
-//     request. No timer holds a batch back.
+//  1. A request leaves at once if the pace allows it. Otherwise it waits, and leaves with all that wait as soon as the pace
+//     allows it when another comes or a batch is back: the busier the server, the larger the batches and the cheaper a request.
+//     No timer holds a batch back.
 //  2. A carrier is a goroutine, or the caller of a lone request. It has a place for one batch, and inFlight is how many are
-//     taken. It gives up its place when the batch is back: it takes the next one only if the pace allows it. A request that is
-//     sent again takes one more, whatever the pace. While somebody waits, a place is taken. A carrier that finds nobody ends.
-//  3. A batch whose time is up is late: expire takes it from its carrier, answers its requests and gives up the place. The
-//     carrier hangs as long as the client waits.
+//     taken. When its batch is back, it gives up the place, and takes the next only if the pace allows it. Requests that come
+//     again take one more, whatever the pace. While somebody waits, a place is taken. A carrier that finds nobody ends.
+//  3. A batch that is not back by its deadline is late: expire takes it from its carrier, answers its requests and gives up the
+//     place. The carrier hangs as long as the client waits.
 //  4. A request belongs to the line from submit until it is finished. Then its caller may free it, so nothing of it is read any
 //     more.
-//  5. For each trip of a batch, each of its requests goes to Config.Before once and to Config.Learn once.
 type line struct {
 	Server  string // its address
 	sender  *Sender
 	node    atomic.Pointer[redis.Client] // the server's client, nil if it is not known
-	used    atomic.Int64                 // the deadline of the last request
-	hanging atomic.Int64                 // carriers
+	used    atomic.Int64                 // when the last request came
+	hanging atomic.Int64                 // carriers that hang
 
 	mu       sync.Mutex
 	waiting  []*Request // each precedes the next
@@ -42,19 +41,18 @@ type line struct {
 	pace     pace
 	breaker  breaker
 
-	// What the server has shown of itself: a single one or a shard, or a node of a cluster.
-	single  kind.State
-	divided int64 // until when a node gets a run for each subject, after one for several slots has failed
+	// What the server has shown of itself.
+	single  kind.State // a single server, or a shard
+	noSlots int64      // a node of a cluster: until when it gets no run for several slots
 }
 
-// nodeRetry is how long a node of a cluster that has failed to run a script for several slots gets none. It may be old, or a
-// proxy in the middle of a deployment, or away.
+// nodeRetry is how long a node of a cluster that has failed in a run for several slots gets none. It may be old, or a proxy in
+// the middle of a deployment, or away.
 const nodeRetry = 10 * time.Second
 
-// submit puts requests that have made equally many trips in line, or answers them at once while the breaker is open. It does not
+// submit puts requests in line that have made equally many trips, or fails them at once while the breaker is open. It does not
 // block. With inline the caller may be the carrier: if no batch is in flight, it carries one, which usually has the request, and
-// submit returns when that is over. On a busy machine, a switch to another goroutine costs a lone request as much as its round
-// trip.
+// submit returns when that is over. On a busy machine, a switch to another goroutine costs a lone request as much as its trip.
 func (l *line) submit(now int64, inline bool, list ...*Request) {
 	l.used.Store(now)
 	l.mu.Lock()
@@ -88,8 +86,8 @@ func (l *line) submit(now int64, inline bool, list ...*Request) {
 	}
 }
 
-// takePlace takes a place for a carrier if a batch may leave for those that wait. Requests that have come again may have an
-// earlier deadline than the batches in flight, so they wait for none. The caller holds l.mu.
+// takePlace takes a place for a carrier if somebody waits and a batch may leave. Requests that come again may have an earlier
+// deadline than the batches in flight, so they wait for none. The caller holds l.mu.
 func (l *line) takePlace(now int64, again bool) (leaves bool) {
 	if len(l.waiting) == 0 {
 		return false
@@ -142,9 +140,8 @@ func (l *line) carry() {
 	}
 }
 
-// load moves requests that wait into a batch, for a carrier that has a place. It answers a request whose time is up with an
-// error, and splits one of several subjects that would be sent by subject. If nothing is left to send, it returns nil, and the
-// carrier has no place.
+// load moves requests that wait into a batch, for a carrier that has a place. Those whose time is up fail, and those of which the
+// server wants several runs are split. If nothing is left to send, it returns nil, and the carrier has no place.
 func (l *line) load() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +153,6 @@ func (l *line) load() *batch {
 
 	batch := newBatch()
 	now := l.sender.Clock.Now()
-	// Chosen now, not in submit: the server may have shown its kind since.
 	batch.line, batch.sent, batch.kind = l, now, l.kind(now)
 	if batch.kind == redisstats.ByNode && l.waiting[0].trips > 0 {
 		batch.kind = redisstats.BySubject // by the client, which finds the node that has what this one has not
@@ -169,7 +165,7 @@ func (l *line) load() *batch {
 		} else if denied {
 			q.fail(ErrUnavailable)
 		} else if q.several(batch.kind) {
-			// Its parts may come back to this line, whose lock is held.
+			// In another goroutine: its parts may come back to this line, whose lock is held.
 			go l.sender.split(q)
 		} else if !batch.add(q) {
 			// The rest has made fewer trips, or finds no room: the next carrier takes it.
@@ -194,8 +190,8 @@ func (l *line) load() *batch {
 	return batch
 }
 
-// trip takes a batch to the server and back, and answers its requests. It reports false if the batch is late: then the place
-// and the batch are the carrier's no more.
+// trip takes a batch to the server and back. It reports false if the batch is late: then the place and the batch are the
+// carrier's no more.
 func (l *line) trip(batch *batch) (inTime bool) {
 	for _, q := range batch.requests {
 		q.trips++
@@ -222,9 +218,9 @@ func (l *line) trip(batch *batch) (inTime bool) {
 
 // A tripContext is the context of a batch's trip. A context of context.WithTimeout would cost a lone caller 3 % of its time.
 //
-// It ends only for a client that bounds calls. Others go on with a dial and a handshake when the time is up, so that the
-// calls after this one have the connection. If the context ended, they would give up before the handshake, and where dial and
-// handshake together take longer than the Timeout, one more call would fail for each connection.
+// It ends only for a client that bounds calls. Others go on with a dial and a handshake when the time is up, so that later
+// batches have the connection. If the context ended, they would give up before the handshake, and where dial and handshake
+// together take longer than the Timeout, one more batch would fail for each connection.
 type tripContext struct {
 	context.Context
 	deadline time.Time
@@ -244,7 +240,7 @@ func (c *tripContext) Err() error {
 	}
 }
 
-// expire answers the requests of a batch that is late, and gives up its place, although the client may still wait.
+// expire takes a batch that is late from its carrier, which hangs from now on.
 func (b *batch) expire() {
 	close(b.expired)
 	b.line.arrive(b, rediskit.NoAnswer(b.line.sender.Timeout), nil)
@@ -252,8 +248,8 @@ func (b *batch) expire() {
 	b.line.pass(b)
 }
 
-// arrive learns from a batch that is over, and answers its requests. noAnswer says why there are no answers, or is nil; the
-// probe is nil if it has none.
+// arrive learns from a batch whose trip is over, and answers its requests. noAnswer is not nil if there are no replies; probe is
+// nil if it has none.
 func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 	s := l.sender
 	batch.setAnswers(noAnswer)
@@ -273,12 +269,13 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 		s.After(result)
 	}
 
-	// A growing pause, as the keys of a slot that moves are on two nodes for a moment.
+	// Those of which nothing has run come again after a pause, which grows: the keys of a slot that moves are on two nodes for a
+	// moment.
 	pause := rediskit.MovingPause << (batch.requests[0].trips - 1)
 	var again []*Request
 	for _, q := range batch.requests {
 		s.Learn(q, batch.sent, now)
-		// As much time must be left after it.
+		// After it, as much time must be left.
 		if q.notRun && now+tat.Ticks(2*pause) < q.deadline {
 			again = append(again, q)
 		} else {
@@ -297,7 +294,7 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 func (l *line) learn(batch *batch, probe *kind.Probe, now int64) {
 	switch {
 	case batch.kind == redisstats.ByNode && (batch.err != nil || batch.refused):
-		l.divided = now + tat.Ticks(nodeRetry)
+		l.noSlots = now + tat.Ticks(nodeRetry)
 	case batch.refused:
 		// The server has become a cluster. CROSSSLOT is an answer of the server itself, so one is enough.
 		l.single.Settle(redisstats.BySubject, now)
@@ -317,8 +314,8 @@ func (l *line) giveUp(batch *batch) (leaves bool) {
 	return l.takePlace(now, false)
 }
 
-// pass gives the place of a batch that is over to another carrier, if one may leave. It is another goroutine: this one may be a
-// caller's, who has an answer.
+// pass gives up the place of a batch that is over, and starts a carrier for the next: this goroutine may be a caller's, who has an
+// answer.
 func (l *line) pass(batch *batch) {
 	if l.giveUp(batch) {
 		go l.carry()
@@ -328,8 +325,7 @@ func (l *line) pass(batch *batch) {
 // probed reports whether the server is probed: a single one, or the shard of a ring.
 func (l *line) probed() bool { return l.sender.cluster == nil && l.node.Load() != nil }
 
-// client is the client for scripts. On a cluster it is the store's, which finds the node, unless keys in several slots tell it
-// none.
+// client is the client for runs. On a cluster it is the store's, which finds the node, unless keys in several slots tell it none.
 func (l *line) client(k redisstats.Kind) redis.UniversalClient {
 	if l.probed() || k == redisstats.ByNode {
 		return l.node.Load()
@@ -337,12 +333,12 @@ func (l *line) client(k redisstats.Kind) redis.UniversalClient {
 	return l.sender.Client
 }
 
-// kind is what the server has shown. The caller holds l.mu.
+// kind is the server's kind. The caller holds l.mu.
 func (l *line) kind(now int64) redisstats.Kind {
 	switch {
 	case l.sender.cluster == nil:
 		return l.single.Kind()
-	case l.node.Load() == nil || now < l.divided:
+	case l.node.Load() == nil || now < l.noSlots:
 		return redisstats.BySubject
 	}
 	return redisstats.ByNode

@@ -31,7 +31,7 @@ func (s *Sender) line(key string) *line {
 	return s.lineOf(node)
 }
 
-// lineOf returns the line of a server. All requests whose node is not known share the one without a name: the client finds it.
+// lineOf returns the line of a server. All requests whose server is not known have the line without an address: the client finds it.
 func (s *Sender) lineOf(node *redis.Client) *line {
 	server := ""
 	if node != nil {
@@ -63,8 +63,8 @@ func (s *Sender) reload(age time.Duration) {
 	}
 }
 
-// learnTopology learns from the result of a trip or of a call. An answer shows that the topology is known. After an error of an outage
-// it is looked up again, as another node may have taken over.
+// learnTopology learns from the result of a trip or of a call. A reply shows that the topology is known. After an error of an
+// outage it is looked up again, as another node may have taken over.
 func (s *Sender) learnTopology(err error) {
 	if err == nil {
 		s.routed.Store(true)

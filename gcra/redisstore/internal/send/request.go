@@ -12,8 +12,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A Request is an admission or a refund on its way to one server, which takes all of its charges or none. One whose subjects
-// need several scripts is divided on the way. The charges are copies, so its caller may leave while it is in flight.
+// A Request is an admission or a refund on its way: all of its charges are made or none. The charges are copies, so its caller
+// may leave while it is in flight.
 type Request struct {
 	Charges []buckets.Charge // the answer is their Ahead: how far the TAT was ahead of now when the charge's turn came
 	Keys    []string         // of the charges
@@ -21,10 +21,9 @@ type Request struct {
 
 	deadline int64 // by the sender's clock: the request is answered by then, if only with an error
 	at       int64 // the server's time, at first an estimate, which says in which periods quotas are
+	trips    int   // that it has made
 
-	trips int // that it has made
-
-	// What came of it the last time.
+	// What came of the last trip.
 	Admitted bool
 	Err      error // why there is no answer; a request that was sent may have been charged, unless notRun
 	notRun   bool  // nothing of it has run: it is sent again while it has time
@@ -57,12 +56,12 @@ func (q *Request) precedes(other *Request) bool {
 	return q.trips > other.trips || q.trips == other.trips && q.deadline < other.deadline
 }
 
-// several reports whether a server of a kind wants a script for each of several subjects.
+// several reports whether the keys are of several groups.
 func (q *Request) several(k redisstats.Kind) bool {
 	return slices.ContainsFunc(q.Keys[1:], func(key string) bool { return groupOf(k, key) != groupOf(k, q.Keys[0]) })
 }
 
-// groupOf names the group of a key: those of one group may be in one run on a server of a kind.
+// groupOf names the group of a key on a server of a kind: the keys of one group may be in one run.
 func groupOf(k redisstats.Kind, key string) string {
 	switch k {
 	case redisstats.OneKeyspace, redisstats.ByNode, redisstats.Unusable: // the last gets none
@@ -97,13 +96,12 @@ var (
 )
 
 // read reads what came of the request from its numbers in the reply of take.lua. Each says several things, as a list of two
-// for each charge would cost a single check as much as its SET. now is the server's time if the script has quotas. slots says
-// that its keys are in several slots.
-func (q *Request) read(reply []int64, now int64, slots bool) {
+// for each charge would cost a single check as much as its SET. now is the server's time if the run has quotas.
+func (q *Request) read(reply []int64, now int64) {
 	const (
-		elsewhere = -1 << 53 // only of several slots
+		elsewhere = -1 << 53 // another node has a key of the admission
 		unfit     = -1 << 52 // the server's time is in none of the periods that were sent
-		begun     = 1 << 50  // added, only of a quota: the clock has gone back since the period began
+		begun     = 1 << 50  // added for a quota: the clock has gone back since the period began
 	)
 
 	q.Admitted, q.Err, q.notRun = reply[0] >= 0, nil, false
@@ -114,7 +112,7 @@ func (q *Request) read(reply []int64, now int64, slots bool) {
 		}
 
 		switch {
-		case ahead == elsewhere && slots:
+		case ahead == elsewhere:
 			q.Err, q.notRun = &failure{errElsewhere}, true
 			continue
 		case ahead == unfit:

@@ -18,7 +18,7 @@ type Script struct{ text, sha string }
 // NewScript returns a script of this text.
 func NewScript(text string) *Script { return &Script{text, redis.NewScript(text).Hash()} }
 
-// send sends runs together, and a probe with them if there is one. Those that the server lacks are sent again with the text:
+// send sends runs together, and a probe with them if there is one. If the server lacks the script, it is sent again with the text:
 // the server has restarted, was flushed, or has only just become the owner of the keys.
 func (s *Script) send(ctx context.Context, client redis.UniversalClient, runs []run, probe *kind.Probe) {
 	if len(runs) == 1 && probe == nil {

@@ -2,20 +2,26 @@
 // sent and, on several servers, where to. It knows nothing of what is done with the answers.
 package send
 
-// The journey of a request, which is an admission or a refund, from Take to its answer:
+// The journey of a request, which is an admission or a refund of some charges, from Take to its answer:
 //
-//  1. Sender.Send (send.go) puts it in the line of its server, which lines.go finds. If its subjects may be on several servers,
-//     it is divided, and what its parts have taken is refunded unless all are admitted (split.go).
-//  2. It waits in line (line.go), or fails at once while the breaker is open (breaker.go). As soon as a batch may leave
-//     (pace.go), a carrier, which is a goroutine or the caller itself, loads those that wait into a batch (batch.go): one script
-//     for all, or one for each subject, by the kind of the server. If its time is up by then, it fails and is not sent.
-//  3. The carrier makes a trip: each script is one run of take.lua (script.go). If the server lacks its text, it is sent again
-//     with the text.
-//  4. The reply, or the lack of one, gives the request an outcome (request.go). The line learns from the batch, and the
-//     callers are answered. A request of which nothing has run goes back in line.
+//  1. Sender.Send (send.go) puts it in the line of its server (lines.go). Where its subjects may be on several servers, it is
+//     split into a part for each subject; unless all parts are admitted, what they have taken is refunded (split.go).
+//  2. It waits in line. When the pace allows it (pace.go), a carrier, which is a goroutine or the caller itself, loads the
+//     requests that wait into a batch (line.go): one run of take.lua for all, or one for each subject, by the kind of the server.
+//  3. The batch makes a trip (batch.go): its runs are sent together, and those for which the server lacks the script once more
+//     with its text (script.go).
+//  4. Each request reads its numbers in the reply (request.go). The line learns from the batch, and the callers are answered.
 //
-// When a script fails, its requests have its error. When a batch is not back by the first deadline of its requests, all fail at
-// once, and a later reply is not read. Either may have been charged. target.go is beside this: runs of other scripts.
+// A request fails if
+//
+//   - the breaker is open (breaker.go), or its time is up while it waits: it is not sent.
+//   - its run fails. The request has the error, and may have been charged.
+//   - its batch is late, which is not back by the first deadline of its requests. They may have been charged, and a later reply
+//     is not read.
+//   - nothing of it has run, as a key is on another node, or the server takes no keys of several subjects, or its clock is in
+//     another period of a quota: then it goes back in line after a pause, and fails only when it has no time left.
+//
+// target.go is beside this: runs of other scripts.
 
 import (
 	"context"
@@ -35,13 +41,13 @@ import (
 // A Config says where requests go, and what is called with them.
 type Config struct {
 	Client  redis.UniversalClient
-	Prefix  string // of the keys by which servers are tested
+	Prefix  string // of the keys of probes
 	Timeout time.Duration
 	Clock   *buckets.Clock // learns the server's time from answers about quotas
 
-	Before func(q *Request)                  // q is sent, perhaps not for the first time
-	Learn  func(q *Request, sent, now int64) // q is back from a trip; sent is the time before it. Its caller goes on afterwards
-	After  func(r Result)                    // a batch is over. If it has failed, its callers are answered after this, otherwise before
+	Before func(q *Request)                  // before each trip of q
+	Learn  func(q *Request, sent, now int64) // after each trip of q; sent is the time before it. Its caller goes on afterwards
+	After  func(r Result)                    // after each trip of a batch. If it has failed, its callers go on afterwards
 }
 
 // A Result is what there is to say of a batch.
@@ -87,10 +93,11 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 	q.deadline = now + tat.Ticks(s.Timeout)
 	q.at = s.Clock.Calendar(now)
 
+	// A single server may take all subjects in one run, as is known when a batch is loaded.
 	if s.only != nil || !q.several(redisstats.BySubject) {
 		s.line(q.Keys[0]).submit(now, s.inline && ctx.Done() == nil, q)
 	} else {
-		// It waits for all parts, and the caller may leave before that.
+		// In another goroutine: the caller may leave before all parts are answered.
 		go s.split(q)
 	}
 

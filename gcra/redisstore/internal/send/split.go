@@ -10,16 +10,16 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// split answers a request whose subjects may be on different servers or in different slots by one request for each
-// subject, all at once. If one is denied or fails, what the others have taken is refunded before that, while the request has
-// time: for the time of a trip a subject looks more charged than it is, never less. If a refund fails, the subject stays charged.
+// split sends a request of several subjects as one part for each, all at once, and answers it. If a part is denied or fails, what
+// the others have taken is refunded before that: for the time of a trip a subject looks more charged than it is, never less. If
+// a refund fails, the subject stays charged.
 func (s *Sender) split(whole *Request) {
-	parts, indexes := whole.bySubject()
+	parts, indexes := whole.parts()
 	now := s.Clock.Now()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), tat.Duration(whole.deadline-now), rediskit.NoAnswer(s.Timeout))
 	defer cancel()
 
-	// By the deadline the caller has an answer, if only an error. The parts and the refunds go on.
+	// By the deadline the caller has an answer, if only an error. Then the parts and the refunds go on.
 	late := await.Call(ctx, func() error {
 		s.sendAll(parts, now)
 		if slices.ContainsFunc(parts, func(p *Request) bool { return !p.Admitted }) {
@@ -54,9 +54,8 @@ func (s *Sender) sendAll(list []*Request, now int64) {
 	}
 }
 
-// bySubject divides a request into a part for each subject, and returns the indexes that the charges of each part have in
-// the request.
-func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
+// parts returns a part of the request for each subject, and the indexes that the charges of each part have in the request.
+func (q *Request) parts() (parts []*Request, indexes [][]int) {
 	byTag := make(map[string]int)
 	for i, key := range q.Keys {
 		tag := tagOf(key)

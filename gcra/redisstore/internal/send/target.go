@@ -9,8 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A Target is where calls for a key go that are no requests: they wait in no line, and do not ask the breaker. Targets of the
-// same server are equal.
+// A Target is the server of a key, for calls: they wait in no line, and do not ask the breaker. Targets of the same server are
+// equal.
 type Target struct{ *line }
 
 // A Call is a run of another script than take.lua.
@@ -23,7 +23,7 @@ type Call struct {
 // Target returns the Target of a key.
 func (s *Sender) Target(key string) Target { return Target{s.line(key)} }
 
-// Group names the group of a key: those of one group may be in one call.
+// Group names the group of a key: the keys of one group may be in one call.
 func (t Target) Group(key string) string {
 	if t.state().Kind == redisstats.OneKeyspace {
 		return ""
