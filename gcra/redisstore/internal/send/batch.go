@@ -82,12 +82,6 @@ func (b *batch) add(q *Request) bool {
 	return true
 }
 
-// oneSubject reports whether all requests, each of one subject, have the same.
-func (b *batch) oneSubject() bool {
-	first := tagOf(b.requests[0].Keys[0])
-	return !slices.ContainsFunc(b.requests, func(q *Request) bool { return tagOf(q.Keys[0]) != first })
-}
-
 // write makes the runs.
 func (b *batch) write() {
 	b.script = takeScript

@@ -154,9 +154,6 @@ func (l *line) load() *batch {
 	batch := newBatch()
 	now := l.sender.Clock.Now()
 	batch.line, batch.sent, batch.kind = l, now, l.kind(now)
-	if batch.kind == redisstats.ByNode && l.waiting[0].trips > 0 {
-		batch.kind = redisstats.BySubject // by the client, which finds the node that has what this one has not
-	}
 
 	denied, n := l.breaker.denies(now), 0
 	for _, q := range l.waiting {
@@ -180,8 +177,10 @@ func (l *line) load() *batch {
 		batch.free()
 		return nil
 	}
-	if batch.kind == redisstats.ByNode && batch.oneSubject() {
-		batch.kind = redisstats.BySubject // by the client, which finds the node, also if it has changed
+	// The client finds the node of each subject: of a lone request also if it has changed, and of those that come again, as this
+	// node lacks a key of theirs.
+	if batch.kind == redisstats.ByNode && (len(batch.requests) == 1 || batch.requests[0].trips > 0) {
+		batch.kind = redisstats.BySubject
 	}
 	l.breaker.begin()
 	if l.probed() && l.single.Due(now) {
