@@ -5,7 +5,7 @@
 // to what is sent anyway show what it runs.
 package kind
 
-// Package redisstats names the kinds. A new one also needs what the keys of one script share (send/request.go), and a text in
+// Package redisstats names the kinds. A new one also needs its groups of keys (send/request.go), and a text in
 // middleware/inspect/page.html.
 
 import (

@@ -123,31 +123,36 @@ func (b *batch) setAnswers(noAnswer error) {
 	for i := range b.runs {
 		r := &b.runs[i]
 		reply, err := r.reply(noAnswer)
-		if err == nil {
-			now := int64(0) // the server's
-			if len(r.periods) > 0 {
-				now = reply[len(reply)-1]
-				b.line.sender.Clock.Learn(now, b.sent)
-			}
-			for _, q := range r.requests {
-				q.read(reply, now)
-				reply = reply[len(q.Charges):]
-			}
+		if err != nil {
+			b.fail(r, err)
 			continue
 		}
 
-		notRun := false
-		switch {
-		case redis.HasErrorPrefix(err, "TRYAGAIN"):
-			notRun = true // Redis answers so before it runs anything, and the keys will be together again
-		case refuses(b.kind, err):
-			notRun, b.refused = true, true
-		case b.err == nil || rediskit.Down(err):
-			b.err = err
+		now := reply[len(reply)-1] // the server's, if the run has quotas
+		if len(r.periods) > 0 {
+			b.line.sender.Clock.Learn(now, b.sent)
 		}
 		for _, q := range r.requests {
-			q.Err, q.notRun = &failure{err}, notRun
+			q.read(reply, now)
+			reply = reply[len(q.Charges):]
 		}
+	}
+}
+
+// fail gives the requests of a run its error.
+func (b *batch) fail(r *run, err error) {
+	notRun := false
+	switch {
+	case redis.HasErrorPrefix(err, "TRYAGAIN"):
+		notRun = true // Redis answers so before it runs anything, and the keys will be together again
+	case refuses(b.kind, err):
+		notRun, b.refused = true, true
+	case b.err == nil || rediskit.Down(err):
+		b.err = err
+	}
+
+	for _, q := range r.requests {
+		q.Err, q.notRun = &failure{err}, notRun
 	}
 }
 

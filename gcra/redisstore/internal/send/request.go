@@ -90,11 +90,6 @@ func (q *Request) periods(c *buckets.Charge) tat.Period {
 	return tat.Period{Before: p.Begin, Begin: p.End, End: p.End, Next: p.End}
 }
 
-var (
-	errClock     = errors.New("the server's clock has moved by more than a period between two calls")
-	errElsewhere = errors.New("another node has a key")
-)
-
 // read reads what came of the request from its numbers in the reply of take.lua. Each says several things, as a list of two
 // for each charge would cost a single check as much as its SET. now is the server's time if the run has quotas.
 func (q *Request) read(reply []int64, now int64) {
@@ -113,11 +108,12 @@ func (q *Request) read(reply []int64, now int64) {
 
 		switch {
 		case ahead == elsewhere:
-			q.Err, q.notRun = &failure{errElsewhere}, true
+			q.Err, q.notRun = &failure{errors.New("another node has a key")}, true
 			continue
 		case ahead == unfit:
+			q.Err = &failure{errors.New("the server's clock has moved by more than a period between two calls")}
 			// A clock that jumps again and again would have it asked until its time is up.
-			q.Err, q.notRun = &failure{errClock}, q.trips <= 2
+			q.notRun = q.trips <= 2
 			if c.Refunds != 0 {
 				c.Inc, c.Refunds = 0, 0 // the period it refunds is over: ask again, only for the state
 			}

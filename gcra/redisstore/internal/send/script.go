@@ -56,14 +56,13 @@ var (
 	// takeScript is take.lua as most servers get it.
 	takeScript = NewScript(takeLua)
 
-	// severalSlots is take.lua that gets its keys as arguments: a node of a cluster runs it for keys in any of its
-	// slots (Redis 7.0 and newer, Valkey). The node checks the slot of each key when the script reads it. So a stale topology or a
+	// severalSlots is take.lua that gets its keys as arguments: a node of a cluster runs it for keys in any of its slots
+	// (Redis 7.0 and newer, Valkey). The node checks the slot of each key when the script reads it. So a stale topology or a
 	// slot that moves does no harm: an admission with such a key is not decided.
 	severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 )
 
-// A run is one run of take.lua, with the charges of any number of requests. take.lua describes the arguments and the
-// reply.
+// A run is one execution of take.lua, for any number of requests. take.lua describes the arguments and the reply.
 type run struct {
 	requests []*Request
 	keys     []string     // each once
@@ -82,7 +81,7 @@ const (
 	flagQuota  = 4
 )
 
-// reset makes the script empty. It keeps its memory.
+// reset makes the run empty. It keeps its memory.
 func (r *run) reset() {
 	*r = run{
 		requests: r.requests[:0], keys: r.keys[:0], params: r.params[:0], periods: r.periods[:0], ops: r.ops[:0], args: r.args[:0],
