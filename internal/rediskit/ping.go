@@ -34,86 +34,88 @@ func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 // the shards of a ring. The key is on that server and is the key of no bucket. The error has a
 // sentence for each server that fails.
 func Ping(ctx context.Context, client redis.UniversalClient, prefix string, call func(ctx context.Context, server redis.UniversalClient, key string) error) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, pingTimeout)
-		defer cancel()
+	within := pingTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		within = max(0, time.Until(deadline).Round(time.Millisecond))
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+
+	conn, addresses := ConnOf(client)
+	explain := func(server string, err error) error {
+		cause := err
+		// Once the time is up, the error only says where the client was.
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cause = NoAnswer(within)
+		}
+		problem := Diagnose(cause, conn)
+		if err == nil || problem.Code == "" {
+			return err
+		}
+		return &ServerError{Server: server, Problem: problem, Err: err}
 	}
 
-	p := ping{prefix: prefix, call: call}
-	p.conn, p.address = ConnOf(client)
-	deadline, _ := ctx.Deadline()
-	p.bound = max(0, time.Until(deadline).Round(time.Millisecond))
+	var list []server
+	// Some clients ignore a deadline.
+	err := await.Call(ctx, func() (err error) { list, err = servers(ctx, client, prefix); return err })
+	if err != nil {
+		return explain(cmp.Or(addresses, "each address of the ring"), err)
+	}
 
-	err := await.Call(ctx, func() error { return p.all(ctx, client) })
-	if _, explained := errors.AsType[*ServerError](err); !explained && errors.Is(err, context.DeadlineExceeded) {
-		return p.explain(ctx, p.address, err) // some clients ignore a deadline
+	// Each server by itself: one that is wrong must not hide behind the others.
+	errs := make(chan error, len(list))
+	for _, s := range list {
+		go func() {
+			_, address := ConnOf(s.client)
+			err := await.Call(ctx, func() error { return call(ctx, s.client, s.key) })
+			errs <- explain(cmp.Or(address, "the client's address"), err)
+		}()
+	}
+	for range list {
+		err = errors.Join(err, <-errs)
 	}
 	return err
 }
 
-type ping struct {
-	prefix  string
-	call    func(ctx context.Context, server redis.UniversalClient, key string) error
-	conn    Conn
-	address string
-	bound   time.Duration
+// A server has a key that is on it and is the key of no bucket.
+type server struct {
+	client redis.UniversalClient
+	key    string
 }
 
-func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
-	var mu sync.Mutex
-	var errs []error
-	one := func(ctx context.Context, server redis.UniversalClient, key string) {
-		if err := p.call(ctx, server, key); err != nil {
-			_, address := ConnOf(server)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, p.explain(ctx, cmp.Or(address, "the client's address"), err))
-		}
-	}
-
-	// Each server by itself: one that is wrong must not hide behind the others.
-	key := p.prefix + "{ping}"
+// servers returns the servers of a client that hold keys.
+func servers(ctx context.Context, client redis.UniversalClient, prefix string) (list []server, err error) {
 	switch c := client.(type) {
 	case *redis.ClusterClient:
-		err := c.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
-			if key, ok := p.keyOn(ctx, c, server); ok {
-				one(ctx, server, key)
+		known := make(map[*redis.Client]bool)
+		// No key is known for a slot, so keys are tried. A master with a hundredth of the slots has one in a hundred.
+		for i := range 10_000 {
+			key := fmt.Sprintf("%s{ping%d}", prefix, i)
+			master, err := c.MasterForKey(ctx, key)
+			if err != nil {
+				return nil, err
 			}
-			return nil
-		})
-		if err != nil {
-			return p.explain(ctx, p.address, err)
+			if !known[master] {
+				known[master] = true
+				list = append(list, server{master, key})
+			}
 		}
+		return list, nil
 
 	case *redis.Ring:
-		err := c.ForEachShard(ctx, func(ctx context.Context, server *redis.Client) error {
-			one(ctx, server, key)
+		var mu sync.Mutex
+		err := c.ForEachShard(ctx, func(_ context.Context, shard *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			list = append(list, server{shard, prefix + "{ping}"})
 			return nil
 		})
-		if err == nil && c.Len() == 0 { // all were found down, so none was asked
-			if err = c.Ping(ctx).Err(); err != nil {
-				err = p.explain(ctx, "each address of the ring", err)
-			}
+		if err == nil && len(list) == 0 { // all were found down, so none was asked
+			err = c.Ping(ctx).Err()
 		}
-		errs = append(errs, err)
-
-	default:
-		one(ctx, client, key)
+		return list, err
 	}
-	return errors.Join(errs...)
-}
-
-// keyOn returns a key that is on a master, or false for a master without slots.
-func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.Client) (key string, ok bool) {
-	// No key is known for a slot, so keys are tried. A master with a hundredth of the slots has one in a hundred.
-	for i := range 10_000 {
-		key := fmt.Sprintf("%s{ping%d}", p.prefix, i)
-		if owner, err := c.MasterForKey(ctx, key); err == nil && owner.Options().Addr == server.Options().Addr {
-			return key, true
-		}
-	}
-	return "", false
+	return []server{{client, prefix + "{ping}"}}, nil
 }
 
 // IsClosed reports whether an error means that the server has closed the connection. See [WhyClosed].
@@ -132,17 +134,4 @@ func WhyClosed(c *redis.Client, err error) error {
 		return reply
 	}
 	return err
-}
-
-func (p *ping) explain(ctx context.Context, server string, err error) error {
-	cause := err
-	// Once the context has ended, the error only says where the client was.
-	if ctx.Err() != nil {
-		cause = NoAnswer(p.bound)
-	}
-	problem := Diagnose(cause, p.conn)
-	if problem.Code == "" {
-		return err
-	}
-	return &ServerError{Server: server, Problem: problem, Err: err}
 }
