@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,8 +23,9 @@ type health struct {
 	store  *Store
 	server string
 
+	answered atomic.Bool // once
+
 	mu       sync.Mutex
-	answered bool        // once
 	outage   bool        // no answer since the first call, or since the breaker opened
 	problems []diag.Code // logged, and not over
 	failures recent      // batches that failed
@@ -59,23 +61,12 @@ func (s *Store) health(server string) *health {
 // note records the result of a call. open is the state of the breaker after it.
 func (h *health) note(err error, open bool) {
 	client, single := h.store.client.(*redis.Client)
-	if !single || !rediskit.IsClosed(err) || h.hasAnswered() {
-		h.record(err, open)
+	if single && rediskit.IsClosed(err) && !h.answered.Load() {
+		// WhyClosed asks the server, and callers do not wait for that. Then the breaker is another one.
+		go func() { h.record(rediskit.WhyClosed(client, err), false) }()
 		return
 	}
-
-	// WhyClosed asks the server, and callers do not wait for that.
-	go func() {
-		if why := rediskit.WhyClosed(client, err); !h.hasAnswered() {
-			h.record(why, open)
-		}
-	}()
-}
-
-func (h *health) hasAnswered() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.answered
+	h.record(err, open)
 }
 
 func (h *health) record(err error, open bool) {
@@ -92,7 +83,7 @@ func (h *health) record(err error, open bool) {
 // fail records a call that failed.
 func (h *health) fail(err error, open bool) {
 	conn, addresses := rediskit.ConnOf(h.store.client)
-	conn.Answered = h.answered
+	conn.Answered = h.answered.Load()
 	p := rediskit.Diagnose(err, conn)
 	timeout := rediskit.IsTimeout(err)
 	if timeout {
@@ -101,13 +92,13 @@ func (h *health) fail(err error, open bool) {
 	}
 
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
-	h.outage = h.outage || open || !h.answered && rediskit.Down(err)
+	h.outage = h.outage || open || !conn.Answered && rediskit.Down(err)
 	if p.Code == "" {
 		return
 	}
 
 	// A wrong set-up fails at once. A timeout may be a first connection that takes long.
-	first := !h.answered && !timeout
+	first := !conn.Answered && !timeout
 	many := h.failures.add(time.Now())
 
 	// While a set-up has never worked, and the log says why, its other failures follow from that.
@@ -115,7 +106,7 @@ func (h *health) fail(err error, open bool) {
 	if wrong {
 		h.wrong = time.Now()
 	}
-	explained := !h.answered && !h.wrong.IsZero() && time.Since(h.wrong) < diag.Interval
+	explained := !conn.Answered && !h.wrong.IsZero() && time.Since(h.wrong) < diag.Interval
 	if !wrong && (explained || !open && !first && !many) {
 		return
 	}
@@ -132,7 +123,7 @@ func (h *health) fail(err error, open bool) {
 
 // answer records a call that was answered.
 func (h *health) answer() {
-	h.answered = true
+	h.answered.Store(true)
 	if !h.outage {
 		return // one answer does not end single failures
 	}
