@@ -26,7 +26,7 @@ func setSecurityHeaders(h http.Header) {
 // many words.
 func wantsJSON(r *http.Request) bool {
 	if r.Form.Has("format") {
-		return r.Form.Get("format") == "json"
+		return strings.EqualFold(r.Form.Get("format"), "json")
 	}
 	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")

@@ -72,6 +72,7 @@ func TestFormat(t *testing.T) {
 		{"", "application/json, text/html", page},
 		{"", ",;,", page},
 		{"?format=json", "text/html", program},
+		{"?format=JSON", "", program},
 		{"?format=html", "application/json", page},
 	} {
 		r := httptest.NewRequest("GET", "/"+test.query, nil)
