@@ -38,6 +38,7 @@ package policyfile
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 
@@ -111,17 +112,21 @@ func parseAll(name string, data []byte, funcs Funcs, limiters []string) (map[str
 	return all, nil
 }
 
-// readFile rejects what could wait for ever or have no end.
+// readFile rejects what could wait for ever, and reads no more than parse needs to reject the rest.
 func readFile(path string) (data []byte, err error) {
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-	case !info.Mode().IsRegular():
+	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is a directory, a named pipe or a device; want a regular file or a link to one", path)
-	case info.Size() > maxSize:
-		err = fmt.Errorf("%s has %d bytes; want at most %d", path, info.Size(), maxSize)
-	default:
-		data, err = os.ReadFile(path)
+	}
+
+	// A file may grow meanwhile, so its size bounds nothing.
+	var file *os.File
+	if err == nil {
+		file, err = os.Open(path)
+	}
+	if err == nil {
+		defer file.Close()
+		data, err = io.ReadAll(io.LimitReader(file, maxSize+1))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("policyfile: %w", err)

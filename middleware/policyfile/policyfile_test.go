@@ -442,7 +442,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %v; want the path, line and column", err)
 	}
 	write(t, path, "#"+strings.Repeat(" ", 512<<10))
-	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != "policyfile: "+path+" has 524289 bytes; want at most 524288" {
+	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+":1:1: the file has more than 524288 bytes; want at most that many" {
 		t.Errorf("a large file: got %v; want its bound", err)
 	}
 }
