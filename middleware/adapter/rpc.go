@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -31,6 +33,9 @@ func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.L
 		}
 	}
 
+	if len(errs) > 0 && !iface.IsNil(cfg.Store) {
+		cfg.Store = gcra.NewMemory() // for New's mistakes: operators would see a limiter on the store itself
+	}
 	l, err := middleware.New(cfg, policies...)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return nil, err

@@ -57,8 +57,22 @@ func TestNewRPC(t *testing.T) {
 // wantCall is what an error says after a route that matches no call.
 const wantCall = `", which matches no call; want one such as "/package.Service/Method", or "/package.Service/*" for a service`
 
-// All mistakes are reported at once, with New's.
+// published is a store that operators read.
+type published struct {
+	gcra.Store
+	limiters int
+}
+
+func (p *published) Publish(any, func() string) { p.limiters++ }
+
+// All mistakes are reported at once, with New's. No limiter is built of what has mistakes.
 func TestNewRPCMistakes(t *testing.T) {
+	store := &published{Store: gcra.NewMemory()}
+	policy := middleware.Policy{Name: "calls", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5)}
+	if _, err := adapter.NewRPC(middleware.Config{Store: store, BanStatus: http.StatusForbidden}, policy); err == nil || store.limiters > 0 {
+		t.Errorf("got %v and %d limiters on the store; want an error and none", err, store.limiters)
+	}
+
 	_, err := adapter.NewRPC(middleware.Config{BanStatus: http.StatusForbidden, Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}},
 		middleware.Policy{Name: "calls", Key: keyfunc.RemoteAddr, Routes: []string{"pkg.Service/Method", "pkg"}})
 	for _, want := range []string{"Store is nil", "Limit is missing", `Routes[1] is "pkg": it has no "/"`, "Deny is set", "BanStatus is set", `Routes[0] is "pkg.Service/Method` + wantCall} {
