@@ -12,7 +12,7 @@
 //
 // docs/rollout.md has the program to it, and says what wins over what.
 //
-// The file is YAML without anchors, aliases and tags, of at most 512 KiB, 4000 fields and 24,000 YAML
+// The file is YAML without anchors, aliases and tags, of at most 512 KiB and 24,000 YAML
 // tokens: a mapping with one field, policies, an ordered list, or limiters, a mapping of names to such
 // lists; see [LoadAll]. A policy has these fields, of which name, key, and limit or plans are required;
 // see also [middleware.Policy]. Unknown fields and functions and repeated names are errors.
