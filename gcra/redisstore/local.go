@@ -121,10 +121,6 @@ func (l local) refund(ctx context.Context, charges []gcra.Charge, whole []bucket
 		}
 	}
 
-	if reported == nil {
-		return nil
-	}
-
 	err := l.store.Refund(ctx, reported)
 	if errors.Is(err, ErrUnavailable) && l.store.reporter.grants.Units().Reported == 0 {
 		return nil // it has drained and was never charged: the first outage has not ended
