@@ -33,7 +33,7 @@ const (
 
 // counters is memory that all servers of the site share: what their handlers count.
 type counters struct {
-	running   [siteServers]atomic.Int64
+	running   atomic.Int64 // 16 bits for each server, so that all are read at one moment
 	busy      atomic.Int64 // nanoseconds that handlers ran
 	served    atomic.Int64
 	denied    atomic.Int64
@@ -57,10 +57,12 @@ func openCounters(file string) (*counters, error) {
 	return (*counters)(unsafe.Pointer(&memory[0])), nil
 }
 
-// sum is how many run on all servers.
-func (b *counters) sum() (n int64) {
-	for i := range b.running {
-		n += b.running[i].Load()
+// on is how many of those that run do so on server i, and sum is how many run on all servers.
+func on(i int, running int64) int64 { return running >> (16 * i) & 0xffff }
+
+func sum(running int64) (n int64) {
+	for i := range siteServers {
+		n += on(i, running)
 	}
 	return n
 }
@@ -69,14 +71,13 @@ func (b *counters) sum() (n int64) {
 func (b *counters) serve(i int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		begin := time.Now()
-		b.running[i].Add(1)
-		for n := b.sum(); ; {
+		for n := sum(b.running.Add(1 << (16 * i))); ; {
 			if old := b.peak.Load(); n <= old || b.peak.CompareAndSwap(old, n) {
 				break
 			}
 		}
 		time.Sleep(siteRuns)
-		b.running[i].Add(-1)
+		b.running.Add(-1 << (16 * i))
 		b.busy.Add(int64(time.Since(begin)))
 		b.served.Add(1)
 		_, _ = io.WriteString(w, "done")
@@ -129,6 +130,7 @@ type site struct {
 	redis   *redistest.Server
 	args    [siteServers]string
 	servers [siteServers]*redistest.Process
+	alone   int64 // not decided before the last watch began
 }
 
 func (s *site) start(i int) {
@@ -141,21 +143,25 @@ func (s *site) start(i int) {
 // kill kills a server, and starts it again after a second. Then its handlers do not run.
 func (s *site) kill(i int) {
 	s.servers[i].Kill()
-	s.running[i].Store(0)
+	s.running.Add(-on(i, s.running.Load()) << (16 * i))
 	time.Sleep(time.Second)
 	s.start(i)
 }
 
 // watch lets the clients go on for a time, and checks how many ran at once. It returns how many slots were in use in the mean.
-// While a server gets no answer of Redis in time, it admits its share: what ran before and the larger of Max and the number of servers.
+// While a server gets no answer of Redis in time, it admits its share: what ran before and the larger of Max and the number of
+// servers. What it admits so at the end of a watch runs on in the next.
 func (s *site) watch(name string, lasts time.Duration, losses int64, event func()) (inUse float64) {
-	s.peak.Store(s.sum())
-	undecided, served, denied, busy, begin := s.undecided.Load(), s.served.Load(), s.denied.Load(), s.busy.Load(), time.Now()
+	alone := s.alone
+	s.alone = s.undecided.Load()
+	s.peak.Store(sum(s.running.Load()))
+	served, denied, busy, begin := s.served.Load(), s.denied.Load(), s.busy.Load(), time.Now()
 	event()
 	time.Sleep(time.Until(begin.Add(lasts)))
 
 	took := time.Since(begin)
-	undecided, inUse = s.undecided.Load()-undecided, time.Duration(s.busy.Load()-busy).Seconds()/took.Seconds()
+	undecided := s.undecided.Load() - alone
+	inUse = time.Duration(s.busy.Load()-busy).Seconds() / took.Seconds()
 	s.t.Logf("%-14s %6.1f s: at most %d at once, %.2f in use, %d served, %d denied, %d not decided",
 		name, took.Seconds(), s.peak.Load(), inUse, s.served.Load()-served, s.denied.Load()-denied, undecided)
 	most := siteMax * (1 + losses)
