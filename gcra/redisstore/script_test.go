@@ -138,7 +138,7 @@ func TestOddReplies(t *testing.T) {
 
 // Numbers that take.lua never returns cause no panic and no error.
 func TestExtremeReplies(t *testing.T) {
-	for _, n := range []string{"9223372036854775807", "-9223372036854775808", "-1", "1", "9007199254740993", "-9007199254740992"} {
+	for _, n := range []string{"9223372036854775807", "-9223372036854775808", "-1", "1", "9007199254740993", "-9007199254740993"} {
 		client := newClient(t, &redis.Options{Addr: answering(t, fmt.Sprintf("*1\r\n:%s\r\n", n), "eval", "evalsha")})
 		for _, ttl := range []time.Duration{-1, time.Second} {
 			r := newStore(t, client, config{DenialTTL: ttl})
