@@ -50,9 +50,9 @@ type line struct {
 // the middle of a deployment, or away.
 const nodeRetry = 10 * time.Second
 
-// submit puts requests in line that have made equally many trips, or fails them at once while the breaker is open. It does not
-// block. With inline the caller may be the carrier: if no batch is in flight, it carries one, which usually has the request, and
-// submit returns when that is over. On a busy machine, a switch to another goroutine costs a lone request as much as its trip.
+// submit puts requests in line that have made equally many trips, or fails them at once while the breaker is open. It returns
+// at once, unless inline lets the caller be the carrier: if no batch is in flight, it carries one, which usually has the request.
+// On a busy machine, a switch to another goroutine costs a lone request as much as its trip.
 func (l *line) submit(now int64, inline bool, list ...*Request) {
 	l.used.Store(now)
 	l.mu.Lock()
