@@ -34,7 +34,7 @@ type Op struct {
 
 // pending is the state of a bucket while an admission is decided.
 type pending struct {
-	held bool  // the bucket has an entry, and its TAT is locked; without an entry it is full
+	held bool  // the bucket has an entry, and its TAT is locked; without an entry it is unused
 	tat  int64 // the TAT if the admission is denied
 	next int64 // the TAT if it is admitted
 }
@@ -122,23 +122,15 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 	}
 	s.lockAll(shards)
 
-	// One time for all: rule 5 of tat.Period.
 	now := s.clock.Now()
+	overflows := s.lockTATs(ops, s.clock.lapsed(now, s.clock.Calendar(now)))
+
+	// Read again: rule 3 of Set. One time for all: rule 5 of tat.Period.
+	now = s.clock.Now()
 	calendar := s.clock.Calendar(now)
 	for i := range ops {
-		ops[i].base = ops[i].baseOf(s.clock, now, calendar, unused)
-	}
-
-	// A TAT may be beyond the clamp only because others have charged since the clock was read:
-	// rule 3 of Set.
-	overflows := s.lockTATs(ops, s.clock.lapsed(now, calendar))
-	if beyondClamp(ops) {
-		now = max(now, s.clock.Now())
-		calendar = s.clock.Calendar(now)
-		for i := range ops {
-			o := &ops[i]
-			o.base = o.baseOf(s.clock, now, calendar, ops[o.first].pending.tat)
-		}
+		o := &ops[i]
+		o.base = o.baseOf(s.clock, now, calendar, ops[o.first].pending.tat)
 	}
 
 	admitted = evaluate(ops)
@@ -191,9 +183,6 @@ func (s *Set) lockTAT(ops []Op, o *Op, lapsed int64) bool {
 	default:
 		p.tat, p.held = t.lock(o.Hash)
 	}
-	if !p.held {
-		p.tat = o.base // full
-	}
 	p.next = p.tat
 	return p.held
 }
@@ -205,16 +194,6 @@ func firstOn(ops []Op) (i int) {
 		i++
 	}
 	return i
-}
-
-// beyondClamp reports whether a TAT is later than its limit can have made it.
-func beyondClamp(ops []Op) bool {
-	for i := range ops {
-		if o := &ops[i]; ops[o.first].pending.tat-o.base > o.Top {
-			return true
-		}
-	}
-	return false
 }
 
 // evaluate decides, and computes both TATs of each pending state. A bucket that

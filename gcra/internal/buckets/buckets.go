@@ -28,8 +28,9 @@ import (
 //     is no deadlock.
 //  2. From lockTATs to commit it has locked the TATs of all its buckets, so that no charge
 //     without a lock comes between the decision and its effect.
-//  3. The clock is read before the TATs. One that is beyond the clamp is looked at again with
-//     a later time, as others may have charged in between, or a period may have begun.
+//  3. No TAT is beyond the clamp because others have charged, or a period has begun, since the clock
+//     was read: it is read when the TATs are locked. A charge without a lock has read it before, and
+//     reads it again if a TAT is beyond the clamp.
 //  4. Nothing puts an overflow bucket into debt: the debt of one subject must not deny all
 //     that share the bucket.
 type Set struct {

@@ -97,11 +97,11 @@ func indexOf(slots []slot, hash uint64) int {
 }
 
 // lock locks the TAT of the hash's entry and returns it, for set to put one
-// back. It returns false if there is no entry.
+// back. It returns unused and false if there is no entry.
 func (t *table) lock(hash uint64) (tat int64, ok bool) {
 	s := t.find(hash)
 	if s == nil {
-		return 0, false
+		return unused, false
 	}
 	return s.tat.Swap(locked), true
 }
@@ -116,7 +116,7 @@ func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 	before := now - keep
 	if t.used >= t.limit {
 		if before = now; !t.reclaim(before) {
-			return 0, false
+			return unused, false
 		}
 	}
 	if (t.filled+1)*4 > len(t.slots())*3 {
