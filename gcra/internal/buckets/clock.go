@@ -44,12 +44,7 @@ func (c *Clock) Now() int64 {
 }
 
 // Time is the time at which Now will be t, by the clock of the process.
-func (c *Clock) Time(t int64) time.Time {
-	if c.source == nil {
-		return c.start.Add(tat.Duration(t))
-	}
-	return time.Now().Add(tat.Duration(t - c.Now()))
-}
+func (c *Clock) Time(t int64) time.Time { return time.Now().Add(tat.Duration(t - c.Now())) }
 
 // Calendar is the time now by the calendar, in ticks since [tat.Epoch]. Before the first quota
 // nobody asks for it, and it follows Now, so that setting the wall clock changes nothing.
