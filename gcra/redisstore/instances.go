@@ -31,7 +31,6 @@ var instancesScript = send.NewScript(instancesLua)
 type instances struct {
 	id    string
 	due   atomic.Int64 // when to mark, by the store's clock; 0, that is never, before Local is called
-	last  atomic.Int64 // when the store last marked itself; 0 before
 	count atomic.Int64 // 0 before the first answer
 
 	mu         sync.Mutex
@@ -49,7 +48,8 @@ const (
 
 	// A mark lasts marksLost times as long as the last two were apart, so that stores
 	// with few requests are counted too. Under traffic this is 6 s, and a store that
-	// has stopped is no longer counted 8 s later.
+	// has stopped is no longer counted 8 s later. The first one lasts longer if Local was
+	// called long before.
 	marksLost   = 3
 	longestMark = time.Minute
 
@@ -61,15 +61,15 @@ const (
 	tooLowFor = 5 * time.Minute
 )
 
-// use notes that a limiter with this Config.Instances uses the store.
-func (c *instances) use(configured int) {
+// use notes that a limiter with this Config.Instances uses the store, from now on.
+func (c *instances) use(configured int, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if configured > 0 && (c.configured == 0 || configured < c.configured) {
 		c.configured = configured
 	}
 	// The next admission marks, unless a limiter of this store has begun before.
-	c.due.CompareAndSwap(0, 1)
+	c.due.CompareAndSwap(0, max(now, 1))
 }
 
 // markAfter marks the store, if that is due, after an admission that was answered. A store that takes nothing grants nothing, so
@@ -86,11 +86,8 @@ func (s *Store) markAfter(charges []buckets.Charge, now int64) {
 		return
 	}
 
-	lasts := marksLost * every
-	if last := c.last.Swap(now); last != 0 {
-		lasts = max(lasts, marksLost*(now-last))
-	}
-	go s.mark(min(tat.Duration(lasts), longestMark))
+	apart := every + now - due // from the last mark, or a little more
+	go s.mark(min(marksLost*tat.Duration(apart), longestMark))
 }
 
 // mark marks the store for a time, and counts the marks.

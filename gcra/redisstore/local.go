@@ -25,7 +25,7 @@ import (
 // 100 stores both take longer. The largest count is 1000. [redisstats.Stats] has the count. If
 // instances is not 0 and the count is larger for five minutes, a warning is logged.
 func (s *Store) Local(instances int) gcra.Store {
-	s.counted.use(instances)
+	s.counted.use(instances, s.clock.Now())
 	return local{s, max(instances, 0)}
 }
 
