@@ -169,5 +169,5 @@ func (r *reporter) record(report *outage.Report, charged, ahead, sent int64) {
 	if report.Ends > 0 {
 		base = s.clock.OnScale(report.Ends)
 	}
-	s.known.Record(report, charged, base+ahead, sent)
+	r.grants.Record(report, charged, base+ahead, s.clock.Now())
 }

@@ -21,8 +21,9 @@ import (
 //     calls that were sent before, nothing is learned there.
 //  4. Other causes of an earlier TAT (a refund or a lower limit elsewhere, a flush, a failover, a refund whose answer was
 //     lost) are noticed up to the TTL late.
-//  5. Learn, Record and the refunds change the TAT and the grants of a bucket together, under the lock of its shard. Deny
+//  5. Learn and the refunds change the TAT and the grants of a bucket together, under the lock of its shard. Deny
 //     reads the TAT and then the grants, and may see one before a change and the other after it: each alone is a reason to deny.
+//     When the grants end, as they are reported, the TAT that has them stays for the local store until the next answer.
 type Cache struct {
 	set    *buckets.Set
 	clock  *buckets.Clock
@@ -224,18 +225,4 @@ func (c *Cache) put(hash uint64, at int64, fresh freshness, now int64) {
 		at, fresh = max(kept, with), 0 // the local store has granted more than Redis knows
 	}
 	c.set.Put(hash, at, int64(fresh), now)
-}
-
-// Record records the reply to a report: how much was charged, and the TAT afterwards. sent is the time before the call.
-func (c *Cache) Record(r *outage.Report, charged, at, sent int64) {
-	shard := c.set.Shard(r.Hash)
-	c.set.Lock(shard)
-	defer c.set.Unlock(shard)
-
-	now := c.clock.Now()
-	ended := c.grants.Record(r, charged, at, now)
-	// Before it has ended, the local TAT has grants that Redis does not know.
-	if ended && c.shards[shard].learns(sent) {
-		c.set.Put(r.Hash, at, int64(newFreshness(now, now-sent)), now)
-	}
 }

@@ -230,7 +230,7 @@ func TestUnreportedDenies(t *testing.T) {
 	}
 
 	report := w.grants.Reports(w.now, 1)[0]
-	w.cache.Record(&report, report.Amount, w.now, w.now)
+	w.grants.Record(&report, report.Amount, w.now, w.now)
 	if w.denies(charges) {
 		t.Error("after a report the request is denied; want it to be left to Redis")
 	}

@@ -160,20 +160,18 @@ func (g *Grants) Reports(now int64, most int) (list []Report) {
 	return list
 }
 
-// Record records the reply to a report: how much was charged, and the TAT afterwards. It reports whether the bucket has
-// ended.
-func (g *Grants) Record(r *Report, charged, known, now int64) (ended bool) {
+// Record records the reply to a report: how much was charged, and the TAT afterwards.
+func (g *Grants) Record(r *Report, charged, known, now int64) {
 	g.with(r.Hash, now, func(b *bucket) {
 		if b.id != r.ID {
 			return
 		}
 		g.reported += b.units(charged)
 		b.record(charged, known, now)
-		if ended = b.level == 0; ended {
+		if b.level == 0 {
 			g.drop(r.Hash)
 		}
 	})
-	return ended
 }
 
 // Drop drops a bucket whose report is impossible, as report.lua says.
