@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -263,17 +264,17 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil or if l is nil.
+// Must returns v, such as a Limiter, and panics if err is not nil or if v is nil.
 //
 //	limiter := middleware.Must(middleware.New(cfg, policies...))
-func Must(l *Limiter, err error) *Limiter {
-	if l == nil && err == nil {
-		err = errors.New("ratelimit: the Limiter is nil; want one from middleware.New")
+func Must[T any](v T, err error) T {
+	if err == nil && iface.IsNil(v) {
+		err = fmt.Errorf("ratelimit: the %v is nil; want what its New returns", reflect.TypeFor[T]())
 	}
 	if err != nil {
 		panic(err)
 	}
-	return l
+	return v
 }
 
 func (cfg *Config) check(local gcra.Store) (errs []error) {

@@ -55,7 +55,7 @@ func From(l *middleware.Limiter) func(http.Handler) http.Handler {
 //
 // Limit.Routes and keyfunc.Route get the route as with [From]. It panics if err is not nil.
 func InFlight(gate adapter.Gate, err error) func(http.Handler) http.Handler {
-	return through(adapter.MustGate(gate, err))
+	return through(middleware.Must(gate, err))
 }
 
 // through returns middleware whose requests pass the gate, with their route.

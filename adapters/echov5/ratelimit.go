@@ -56,7 +56,7 @@ func From(l *middleware.Limiter) echo.MiddlewareFunc {
 //
 // Handlers find the slot with inflight.FromContext in c.Request().Context(). InFlight panics if err is not nil.
 func InFlight(gate adapter.Gate, err error) echo.MiddlewareFunc {
-	return through(adapter.MustGate(gate, err))
+	return through(middleware.Must(gate, err))
 }
 
 // through returns middleware whose requests pass the gate. Key functions may read echo's Context, and

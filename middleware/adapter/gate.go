@@ -12,14 +12,6 @@ type Gate interface {
 	Allow(w http.ResponseWriter, r *http.Request) (_ *http.Request, release func(), ok bool)
 }
 
-// MustGate returns the gate. It panics if err is not nil.
-func MustGate(gate Gate, err error) Gate {
-	if err != nil {
-		panic(err)
-	}
-	return gate
-}
-
 // GateOf returns a Gate that lets pass what l allows, and holds nothing. It panics if l is nil.
 func GateOf(l *middleware.Limiter) Gate { return limiter{middleware.Must(l, nil)} }
 

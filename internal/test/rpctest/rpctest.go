@@ -222,7 +222,7 @@ func Panics[I any](t *testing.T, path string, build func(middleware.Config, ...m
 		`Routes[0] is "` + path[1:] + `", which matches no call; want one such as "/package.Service/Method"`: func() {
 			build(middleware.Config{Store: gcra.NewMemory()}, policy)
 		},
-		"the Limiter is nil": func() { from(nil) },
+		"the *middleware.Limiter is nil": func() { from(nil) },
 	} {
 		func() {
 			defer func() {
