@@ -10,19 +10,24 @@ import (
 	"connectrpc.com/connect"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/connect"
+	nethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // Which calls of a client that writes its own requests are counted. However the
-// procedure is spelled, no call gets to a handler past the policy of its route.
+// procedure is spelled, no call gets to a handler past the policy of its route. A limiter of net/http around
+// the server counts them all, and leaves the header fields to the interceptor.
 func TestCounted(t *testing.T) {
-	var counted, served int
+	var counted, served, around int
+	all := nethttp.New(nethttp.Config{Store: gcra.NewMemory(), Headers: middleware.HeadersNone, Observe: func(*http.Request, *nethttp.Decision) { around++ }},
+		nethttp.Policy{Name: "all", Key: key("k"), Limit: gcra.PerHour(2000)})
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { counted += len(d.Results) }},
 		ratelimit.Policy{Name: "routes", Key: key("k"), Limit: gcra.PerHour(1000), Routes: []string{unaryCall, getCall}})
-	s := serve(t, transports()[0], handler(func(context.Context, func() error) error {
+	s := serve(t, transports()[0], all(handler(func(context.Context, func() error) error {
 		served++
 		return connect.NewError(connect.CodeNotFound, nil)
-	}, connect.WithInterceptors(limit)))
+	}, connect.WithInterceptors(limit))))
 	const (
 		json  = "application/json"
 		query = "?encoding=json&message=%7B%7D&connect=v1"
@@ -50,7 +55,7 @@ func TestCounted(t *testing.T) {
 		{"GET of a call with side effects", "GET", unaryCall + query, "", "", nil, 0},
 		{"HEAD", "HEAD", getCall + query, "", "", nil, 0},
 	} {
-		counted, served = 0, 0
+		counted, served, around = 0, 0, 0
 		r, err := http.NewRequest(test.method, s.url+test.path, strings.NewReader(test.body))
 		if err != nil {
 			t.Fatal(err)
@@ -69,8 +74,10 @@ func TestCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		response.Body.Close()
-		if counted != test.want || served != test.want {
-			t.Errorf("%s: got %d calls counted, %d served; want %d", test.name, counted, served, test.want)
+		fields := len(response.Header["Ratelimit-Limit"])
+		if counted != test.want || served != test.want || around != 1 || fields != test.want {
+			t.Errorf("%s: got %d calls counted, %d served, %d around and %d fields; want %d, and 1 around",
+				test.name, counted, served, around, fields, test.want)
 		}
 	}
 }
