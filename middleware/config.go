@@ -189,13 +189,8 @@ func (p *Policy) Kinds() (all []string) {
 	}
 	p.firsts.mu.Lock()
 	defer p.firsts.mu.Unlock()
-	for _, k := range p.firsts.kinds {
-		if kind := k.String(); kind != subject.Anonymous || !p.SkipAnonymous {
-			all = append(all, kind)
-		}
-	}
-	slices.Sort(all)
-	return all
+	all = slices.Sorted(slices.Values(p.firsts.kinds))
+	return slices.DeleteFunc(all, func(kind string) bool { return kind == subject.Anonymous && p.SkipAnonymous })
 }
 
 // OverrideOf returns the override that applies to a subject now: from Config.Override,

@@ -72,9 +72,9 @@ func (l *Limiter) origin(e *entry, c *gcra.Charge) string {
 // the keys of package keyfunc. Others may be secrets, so they become the hash that a long one
 // has in Redis.
 func subjectText(text string) string {
-	kinds := subject.KindsOf(text)
+	kinds := strings.Split(subject.KindOf(text), " and ")
 	// What a Join has beyond these, or in a Join of its own, may be anything.
-	known := strings.Count(text, "|") < len(kinds) && !slices.Contains(kinds[:], subject.Other) && !slices.Contains(kinds[:], "join")
+	known := strings.Count(text, "|") < subject.MostParts && !slices.Contains(kinds, subject.Other) && !slices.Contains(kinds, "join")
 	if len(text) <= 64 && known {
 		return text
 	}

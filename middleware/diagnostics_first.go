@@ -3,6 +3,7 @@ package middleware
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +22,7 @@ type firstRequests struct {
 	mu       sync.Mutex
 	requests int
 	seen     [explained + 1]int // by keyNotice
-	kinds    []subject.Kinds    // of the keys, at most four
+	kinds    []string           // of the keys, at most four
 }
 
 // note counts a request, if it is one of the first, and logs what all of them show.
@@ -54,8 +55,8 @@ func (f *firstRequests) add(key string, why keyNotice) (last bool) {
 
 	f.requests++
 	f.seen[why]++
-	if k := subject.KindsOf(key); len(f.kinds) < 4 && !slices.Contains(f.kinds, k) {
-		f.kinds = append(f.kinds, k)
+	if k := subject.KindOf(key); len(f.kinds) < 4 && !slices.Contains(f.kinds, k) {
+		f.kinds = append(f.kinds, strings.Clone(k)) // keeps no subject in memory
 	}
 	return f.requests == firstKeys
 }

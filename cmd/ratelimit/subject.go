@@ -391,7 +391,7 @@ func (c *command) fill(cmd *cobra.Command, file *policyFile, who string, rows []
 
 	full := policiesOf(rows, func(r row) bool {
 		kinds := file.kinds[r.Policy]
-		return r.inUse() || len(kinds) == 0 || slices.Contains(kinds, subject.KindsOf(who).String())
+		return r.inUse() || len(kinds) == 0 || slices.Contains(kinds, subject.KindOf(who))
 	})
 	if len(full) == 0 {
 		full = policiesOf(rows, nil)

@@ -1,13 +1,9 @@
 package subject
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
-// Kinds are what a key is made of: the kind of the key, or the kinds of the first parts of a
-// joined one. The rest are empty.
-type Kinds [4]string
+// MostParts is the number of parts of a joined key that [KindOf] names.
+const MostParts = 4
 
 // The kinds of keys without a prefix.
 const (
@@ -15,24 +11,20 @@ const (
 	Other     = "other"
 )
 
-// KindsOf returns the kinds of a subject, without allocating.
-func KindsOf(subject string) (k Kinds) {
-	parts, more := strings.CutPrefix(subject, "join:")
-	if !more {
-		return Kinds{kindOf(subject)}
+// KindOf returns what a key is made of: the kind of the key, such as "ip", or the kinds of the first
+// parts of a joined one, such as "ip and route".
+func KindOf(key string) string {
+	parts, joined := strings.CutPrefix(key, "join:")
+	if !joined {
+		return kindOf(key)
 	}
 
-	for i := 0; more && i < len(k); i++ {
-		var part string
-		part, parts, more = strings.Cut(parts, "|")
-		k[i] = kindOf(part)
+	kinds := strings.SplitN(parts, "|", MostParts+1)
+	kinds = kinds[:min(len(kinds), MostParts)]
+	for i := range kinds {
+		kinds[i] = kindOf(kinds[i])
 	}
-	return k
-}
-
-// String returns "ip", or "ip and route".
-func (k Kinds) String() string {
-	return strings.Join(slices.DeleteFunc(k[:], func(kind string) bool { return kind == "" }), " and ")
+	return strings.Join(kinds, " and ")
 }
 
 // notOfKind reports whether c is not a character of a kind, as in keyfunc.As.
