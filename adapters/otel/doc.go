@@ -1,7 +1,7 @@
 // Package ratelimitotel reports the decisions of limiters as OpenTelemetry metrics
 // and span attributes.
 //
-//	if err := ratelimitotel.Instrument(limiter); err != nil {
+//	if err := ratelimitotel.Instrument(otel.GetMeterProvider(), limiter); err != nil {
 //		return err
 //	}
 //

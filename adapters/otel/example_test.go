@@ -26,7 +26,7 @@ func newHandler(store gcra.Store, mux *http.ServeMux) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ratelimitotel.Instrument(limiter); err != nil {
+	if err := ratelimitotel.Instrument(otel.GetMeterProvider(), limiter); err != nil {
 		return nil, err
 	}
 	return ratelimit.From(limiter)(mux), nil

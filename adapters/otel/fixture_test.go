@@ -50,7 +50,7 @@ func instrument(t testing.TB, limiters ...*middleware.Limiter) *metric.ManualRea
 	t.Helper()
 	reader := metric.NewManualReader()
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
-	if err := ratelimitotel.InstrumentWith(provider, limiters...); err != nil {
+	if err := ratelimitotel.Instrument(provider, limiters...); err != nil {
 		t.Fatal(err)
 	}
 	return reader

@@ -58,7 +58,7 @@ func TestPrometheusText(t *testing.T) {
 
 	l, use := busy(t)
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
-	if err := errors.Join(ratelimitotel.InstrumentWith(provider, l), ratelimitotel.InstrumentOverrides(provider, inForce{2, 3})); err != nil {
+	if err := errors.Join(ratelimitotel.Instrument(provider, l), ratelimitotel.InstrumentOverrides(provider, inForce{2, 3})); err != nil {
 		t.Fatal(err)
 	}
 	use()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -16,30 +15,26 @@ import (
 // scope is the name of the meter.
 const scope = "github.com/seed-e377111c/ratelimit/adapters/otel"
 
-// Instrument reports the limiters' decisions, and the Stats of their stores, to the global
-// MeterProvider and to the spans of their requests, for the life of the process.
-// [otel.SetMeterProvider] may be called later.
-//
-// Call it once, with all limiters. A limiter that is nil is an error, and so is one that is repeated or
-// reports already: its decisions would count twice. After an error this call observes no limiter.
-func Instrument(limiters ...*middleware.Limiter) error {
-	return InstrumentWith(otel.GetMeterProvider(), limiters...)
-}
-
 // reporting are the limiters that report: no call observes one twice.
 var reporting = struct {
 	sync.Mutex
 	limiters map[*middleware.Limiter]bool
 }{limiters: map[*middleware.Limiter]bool{}}
 
-// InstrumentWith is Instrument with another MeterProvider than the global one.
-func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limiter) error {
+// Instrument reports the limiters' decisions, and the Stats of their stores, to a provider such as
+// [otel.GetMeterProvider], and to the spans of their requests, for the life of the process.
+// [otel.SetMeterProvider] may be called later.
+//
+// Call it once, with all limiters. A limiter that is nil is an error, and so is one that is repeated or
+// reports already: its decisions would count twice. After an error this call observes no limiter.
+func Instrument(provider metric.MeterProvider, limiters ...*middleware.Limiter) error {
 	reporting.Lock()
 	defer reporting.Unlock()
-	if err := check(provider, limiters); err != nil {
-		return fmt.Errorf("ratelimitotel: %w", err)
+	err := check(provider, limiters)
+	if err == nil {
+		err = report(provider.Meter(scope), limiters)
 	}
-	if err := report(provider.Meter(scope), limiters); err != nil {
+	if err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
 	return nil
@@ -71,7 +66,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 
 func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error {
 	if provider == nil {
-		return errors.New("the MeterProvider is nil; want one, or Instrument for the global one")
+		return errors.New("the MeterProvider is nil; want one such as otel.GetMeterProvider()")
 	}
 
 	if len(limiters) == 0 {

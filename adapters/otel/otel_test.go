@@ -19,7 +19,7 @@ func TestInvalidArguments(t *testing.T) {
 	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	provider := noop.NewMeterProvider()
 	reports := limiter(t, doubles.NewStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
-	if err := ratelimitotel.InstrumentWith(provider, reports); err != nil {
+	if err := ratelimitotel.Instrument(provider, reports); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -33,7 +33,7 @@ func TestInvalidArguments(t *testing.T) {
 		{provider, []*middleware.Limiter{l, l}, "limiter number 2 is repeated, or reports already; want"},
 		{provider, []*middleware.Limiter{l, reports}, "limiter number 2 is repeated, or reports already; want"},
 	} {
-		err := ratelimitotel.InstrumentWith(test.provider, test.limiters...)
+		err := ratelimitotel.Instrument(test.provider, test.limiters...)
 		if err == nil || !strings.HasPrefix(err.Error(), "ratelimitotel: "+test.want) {
 			t.Errorf("got %v; want ratelimitotel: %s", err, test.want)
 		}
@@ -51,7 +51,7 @@ func TestGlobalProvider(t *testing.T) {
 		t.Skip("the global provider is set already, by an earlier run of this test in this process")
 	}
 	l := limiter(t, doubles.NewStore(), middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)})
-	if err := ratelimitotel.Instrument(l); err != nil {
+	if err := ratelimitotel.Instrument(otel.GetMeterProvider(), l); err != nil {
 		t.Fatal(err)
 	}
 	reader := sdk.NewManualReader()

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -26,7 +28,7 @@ func newAPI(store gcra.Store, override func(policy, subject string) (middleware.
 		return nil, err
 	}
 
-	if err := ratelimitotel.Instrument(limiter); err != nil {
+	if err := ratelimitotel.Instrument(otel.GetMeterProvider(), limiter); err != nil {
 		return nil, err
 	}
 
