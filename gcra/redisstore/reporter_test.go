@@ -231,6 +231,17 @@ func TestReporterEndsWithTheStore(t *testing.T) {
 	}
 }
 
+// Nor does a store whose client is closed, after two rounds.
+func TestReporterEndsWithTheClient(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	r := storeOn(t, client, config{Logger: quiet})
+	granted(t, r, 1, hourly("s", 10))
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, patience, "the goroutine to end", func() bool { return reporters(r) == 0 && r.Stats().LostUnits == 1 })
+}
+
 // A shard that leaves a ring in the middle of a report does not end the reports.
 func TestReportsOutliveAShard(t *testing.T) {
 	a, b := redistest.Start(t), redistest.Start(t)
