@@ -54,6 +54,7 @@ func startCluster(t testing.TB, certs *Certificates, args []string) *Cluster {
 		"--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", nodeTime,
 		"--cluster-announce-ip", "127.0.0.1",
+		"--cluster-replica-no-failover", "yes",
 	}, replicating(args))
 
 	for attempt := 1; ; attempt++ {
@@ -93,6 +94,14 @@ func tryCluster(t testing.TB, certs *Certificates, args []string) (*Cluster, err
 	defer cancel()
 	for i, s := range c.Nodes {
 		if err := poll(formation, func() error { return c.healthy(ctx, i, ids) }); err != nil {
+			return nil, s.explain(err)
+		}
+	}
+
+	// Not before: on a busy machine a node that boots may seem to fail, and its replica would take its place for good.
+	for _, s := range c.Nodes {
+		s.args = append(s.args, "--cluster-replica-no-failover", "no") // of a restart
+		if err := s.Client().ConfigSet(ctx, "cluster-replica-no-failover", "no").Err(); err != nil {
 			return nil, s.explain(err)
 		}
 	}
@@ -167,7 +176,8 @@ func healthyNodes(list string, ids []string) error {
 		if i >= masters {
 			role, master = "slave", ids[i-masters]
 		}
-		if i < 0 || strings.TrimPrefix(f[2], "myself,") != role || f[3] != master || f[7] != "connected" {
+		flags := strings.NewReplacer("myself,", "", ",nofailover", "").Replace(f[2])
+		if i < 0 || flags != role || f[3] != master || f[7] != "connected" {
 			return fmt.Errorf("a node is seen as %q", strings.TrimSpace(line))
 		}
 		if i < masters && len(f) < 9 {
