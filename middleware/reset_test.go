@@ -15,11 +15,13 @@ import (
 // subjects and policies keep their state.
 func TestReset(t *testing.T) {
 	store, _ := newStore()
+	month := gcra.Quota(9, gcra.Monthly)
 	path := func(r *http.Request) (string, error) { return r.URL.Path, nil }
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "a", Key: path, Limit: gcra.PerHour(2)},
 		middleware.Policy{Name: "queue", Key: path, Limit: gcra.PerHour(1), MaxDelay: 2 * time.Hour},
-		middleware.Policy{Name: "plan", Key: path, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(9) }})
+		middleware.Policy{Name: "plan", Key: path, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(9) }},
+		middleware.Policy{Name: "month", Key: path, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return month }, Plans: map[string]gcra.Limit{"pro": month}})
 
 	for _, subject := range []string{"/x", "/y"} {
 		for i, want := range []int{200, 200, 429} {
@@ -29,7 +31,7 @@ func TestReset(t *testing.T) {
 		}
 	}
 
-	for _, policy := range []string{"a", "queue", "plan"} {
+	for _, policy := range []string{"a", "queue", "plan", "month"} {
 		if err := l.Reset(t.Context(), "/x", policy); err != nil {
 			t.Errorf("reset of %s: %v", policy, err)
 		}
@@ -37,6 +39,9 @@ func TestReset(t *testing.T) {
 
 	if got := left(t, store, "/x", "plan", gcra.PerHour(9)); got != 9 {
 		t.Errorf("plan, by LimitFor: got %d left; want 9", got)
+	}
+	if got := left(t, store, "/x", "month", month); got != 9 {
+		t.Errorf("month, a quota of Plans: got %d left; want 9", got)
 	}
 
 	if d := l.Decide(get("/x")); !d.Allowed || d.Delay != 0 {
