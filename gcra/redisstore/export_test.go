@@ -22,3 +22,6 @@ func (s *Store) Reporter() any { return s.reporter }
 func (s *Store) Mark(lasts time.Duration) {
 	s.mark(lasts)
 }
+
+// Note records the result of a call, as a batch does.
+func (s *Store) Note(err error, open bool) { s.health("").note(err, open) }

@@ -12,7 +12,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -288,6 +290,21 @@ func TestEachOutageIsLogged(t *testing.T) {
 			t.Errorf("after outage %d: got\n%s\nwant %[1]d lines with code redis-unreachable", outage, strings.Join(log.Lines(""), "\n"))
 		}
 	}
+}
+
+// After ten outages within five minutes the next ones are not logged, and neither is their end.
+func TestServerThatComesAndGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, log := defaultClientStore(t, "127.0.0.1:1", patience)
+		for range 30 {
+			r.Note(syscall.ECONNREFUSED, true)
+			r.Note(nil, false)
+		}
+		synctest.Wait() // for the log
+		if began, ended := len(log.Lines("code=redis-unreachable")), len(log.Lines("available again")); began != 10 || ended != 10 {
+			t.Errorf("got lines on %d outages, and %d ends; want 10 and 10", began, ended)
+		}
+	})
 }
 
 // Failures before and during an outage do not count after it.
