@@ -95,7 +95,8 @@ func siteServer(arg string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	running, err := inflight.Open(url, inflight.Config{Observe: func(_ *http.Request, d *inflight.Decision) {
+	// A busy machine misses the default Timeout for so long that servers do not count each other.
+	running, err := inflight.Open(url, inflight.Config{Timeout: 250 * time.Millisecond, Observe: func(_ *http.Request, d *inflight.Decision) {
 		if d.Err != nil {
 			b.undecided.Add(1)
 		}
