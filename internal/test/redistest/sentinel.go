@@ -80,7 +80,7 @@ func sentinelConf(own int, host, port, password string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "port %d\nbind 127.0.0.1\n", own)
 	fmt.Fprintf(&b, "sentinel monitor %s %s %s %d\n", masterName, host, port, quorum)
-	fmt.Fprintf(&b, "sentinel down-after-milliseconds %s %d\n", masterName, downAfter)
+	fmt.Fprintf(&b, "sentinel down-after-milliseconds %s %d\n", masterName, formation.Milliseconds())
 	fmt.Fprintf(&b, "sentinel failover-timeout %s %d\n", masterName, failoverTimeout)
 	if password != "" {
 		fmt.Fprintf(&b, "sentinel auth-pass %s %s\n", masterName, password)
@@ -117,6 +117,12 @@ func (s *Sentinel) form() error {
 		}
 	}
 
+	// Not before: on a busy machine they would take a master that boots for failed, and fail over.
+	for _, server := range s.Sentinels {
+		if err := server.Client().Do(ctx, "sentinel", "set", masterName, "down-after-milliseconds", downAfter).Err(); err != nil {
+			return server.explain(err)
+		}
+	}
 	return nil
 }
 
