@@ -63,12 +63,18 @@ func suspended(t *testing.T) *faulty {
 
 func failover(t *testing.T) *faulty {
 	s := redistest.StartSentinel(t)
+	var old *redistest.Server
 	return &faulty{
 		dial: func() redis.UniversalClient { return redis.NewFailoverClient(s.Options()) },
 		url:  func() string { return s.Master().URL() },
 		fails: func() {
-			s.Master().AwaitReplicas(len(s.Replicas()))
-			s.Master().Kill()
+			old = s.Master()
+			old.AwaitReplicas(len(s.Replicas()))
+			old.Kill()
+		},
+		back: func() {
+			s.Successor(old)
+			s.Stay() // another failover may lose what the command sets
 		},
 	}
 }

@@ -118,8 +118,22 @@ func (s *Sentinel) form() error {
 	}
 
 	// Not before: on a busy machine they would take a master that boots for failed, and fail over.
+	return s.failOverAfter(downAfter)
+}
+
+// Stay has the sentinels fail over no more: on a busy machine a master may be silent for as long as one that is away.
+func (s *Sentinel) Stay() {
+	s.t.Helper()
+	if err := s.failOverAfter(int(formation.Milliseconds())); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// failOverAfter sets for how many milliseconds a master must be silent.
+func (s *Sentinel) failOverAfter(silent int) error {
 	for _, server := range s.Sentinels {
-		if err := server.Client().Do(ctx, "sentinel", "set", masterName, "down-after-milliseconds", downAfter).Err(); err != nil {
+		err := server.Client().Do(context.Background(), "sentinel", "set", masterName, "down-after-milliseconds", silent).Err()
+		if err != nil {
 			return server.explain(err)
 		}
 	}
