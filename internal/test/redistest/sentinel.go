@@ -208,19 +208,25 @@ func (s *Sentinel) Addrs() []string {
 
 // Master is the master that the first answering sentinel names, alive or not. During
 // a failover the sentinels may differ for some two seconds.
-func (s *Sentinel) Master() *Server {
+func (s *Sentinel) Master() (master *Server) {
 	s.t.Helper()
-	var errs []error
-	for _, server := range s.Sentinels {
-		addr, err := masterOf(server)
-		i := slices.IndexFunc(s.Servers, func(o *Server) bool { return o.Addr == addr })
-		if err == nil && i >= 0 {
-			return s.Servers[i]
+	err := poll(formation, func() error {
+		var errs []error
+		for _, server := range s.Sentinels {
+			addr, err := masterOf(server)
+			i := slices.IndexFunc(s.Servers, func(o *Server) bool { return o.Addr == addr })
+			if err == nil && i >= 0 {
+				master = s.Servers[i]
+				return nil
+			}
+			errs = append(errs, fmt.Errorf("sentinel %s names %q: %w", server.Addr, addr, err))
 		}
-		errs = append(errs, fmt.Errorf("sentinel %s names %q: %w", server.Addr, addr, err))
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		s.t.Fatalf("no sentinel names the master: %v", err)
 	}
-	s.t.Fatalf("no sentinel names the master: %v", errors.Join(errs...))
-	return nil
+	return master
 }
 
 // Successor waits until the sentinels name another master than old, and returns that one. How long it takes is up to them:
