@@ -121,12 +121,23 @@ func (s *Sentinel) form() error {
 	return s.failOverAfter(downAfter)
 }
 
-// Stay has the sentinels fail over no more: on a busy machine a master may be silent for as long as one that is away.
+// Stay has the sentinels fail over no more, and returns when all name one master: on a busy machine a master may be silent for
+// as long as one that is away, and two sentinels may each choose another.
 func (s *Sentinel) Stay() {
 	s.t.Helper()
 	if err := s.failOverAfter(int(formation.Milliseconds())); err != nil {
 		s.t.Fatal(err)
 	}
+
+	Eventually(s.t, formation, "the sentinels to agree", func() bool {
+		master := s.Master().Addr
+		return !slices.ContainsFunc(s.Sentinels, func(server *Server) bool {
+			c := redis.NewSentinelClient(server.Options())
+			defer c.Close()
+			m, err := c.Master(context.Background(), masterName).Result()
+			return err != nil || net.JoinHostPort(m["ip"], m["port"]) != master || strings.Contains(m["flags"], "failover_in_progress")
+		})
+	})
 }
 
 // failOverAfter sets for how many milliseconds a master must be silent.
