@@ -100,7 +100,7 @@ type Policy struct {
 
 	// Plans are the limits that LimitFor returns, by name, for those who look at policies: users of
 	// the command ratelimit and of package inspect. [Limiter.Reset] fills buckets of their calendars
-	// too. Nil means that they are not known.
+	// too. Nil means that they are not known. Without LimitFor they limit nothing, which is a mistake.
 	Plans map[string]gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false means
@@ -389,7 +389,18 @@ func (p *Policy) checkLimits(store gcra.Store, report reporter) {
 		p.MaxDebt = 0 // what it would make of the limit is no mistake of its own
 	}
 
-	// The limits of LimitFor are checked when it returns them.
+	if len(p.Plans) > 0 && p.LimitFor == nil {
+		report("Plans", "is set, and LimitFor is nil; want LimitFor, which returns the limit of a request")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Plans)) {
+		if l := p.Plans[name]; l != gcra.Unlimited() {
+			if err := checkLimit(store, l); err != nil {
+				report(fmt.Sprintf("Plans[%.80q]", name), "is %v: %w", l, err)
+			}
+		}
+	}
+
+	// Other limits of LimitFor are checked when it returns them.
 	if p.Limit == (gcra.Limit{}) {
 		if p.LimitFor == nil {
 			report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")

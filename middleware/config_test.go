@@ -46,6 +46,9 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		{"both limits", store, with(func(p *middleware.Policy) {
 			p.Limit, p.LimitFor = gcra.PerSecond(-1), func(*http.Request) gcra.Limit { return five }
 		}), []string{`policy "ok": Limit is -1/second`}},
+		{"plans", store, with(func(p *middleware.Policy) {
+			p.Plans = map[string]gcra.Limit{"free": gcra.PerSecond(-1), "all": gcra.Unlimited(), "pro": {}}
+		}), []string{`"ok": Plans is set, and LimitFor is nil; want`, `"ok": Plans["free"] is -1/second: `, `"ok": Plans["pro"] is `}},
 		{"delays", store, with(func(p *middleware.Policy) { p.MaxDelay = -time.Second }), []string{`policy "ok": MaxDelay is -1s; want`}},
 		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 366*24*time.Hour + 1 }), []string{`policy "ok": MaxDelay is 8784h0m0.000000001s; want`}},
 		{"limit that only the store takes", middleware.Config{Store: lax{}}, with(func(p *middleware.Policy) { p.Limit = gcra.Limit{Count: 5} }), []string{`policy "ok": Limit is 5/0s: period is 0s; want more than 0`}},
