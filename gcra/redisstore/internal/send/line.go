@@ -177,8 +177,8 @@ func (l *line) load() *batch {
 		batch.free()
 		return nil
 	}
-	// The client finds the node of each subject: of a lone request also if it has changed, and of those that come again, as this
-	// node lacks a key of theirs.
+	// By subject, the cluster's client finds the node of each key. Requests that come again have a key that this node lacks, and a
+	// lone request of one subject is one run either way.
 	if batch.kind == redisstats.ByNode && (len(batch.requests) == 1 || batch.requests[0].trips > 0) {
 		batch.kind = redisstats.BySubject
 	}

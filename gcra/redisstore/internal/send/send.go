@@ -5,7 +5,8 @@ package send
 // The journey of a request, which is an admission or a refund of some charges, from Take to its answer:
 //
 //  1. Sender.Send (send.go) puts it in the line of its server (lines.go). Where its subjects may be on several servers, it is
-//     split into a part for each subject; unless all parts are admitted, what they have taken is refunded (split.go).
+//     split into a part for each subject, here or when it is loaded; unless all parts are admitted, what they have taken is
+//     refunded (split.go).
 //  2. It waits in line. When the pace allows it (pace.go), a carrier, which is a goroutine or the caller itself, loads the
 //     requests that wait into a batch (line.go): one run of take.lua for all, or one for each subject, by the kind of the server.
 //  3. The batch makes a trip (batch.go): its runs are sent together, and those for which the server lacks the script once more
@@ -16,10 +17,11 @@ package send
 //
 //   - the breaker is open (breaker.go), or its time is up while it waits: it is not sent.
 //   - its run fails. The request has the error, and may have been charged.
-//   - its batch is late, which is not back by the first deadline of its requests. They may have been charged, and a later reply
-//     is not read.
-//   - nothing of it has run, as a key is on another node, or the server takes no keys of several subjects, or its clock is in
-//     another period of a quota: then it goes back in line after a pause, and fails only when it has no time left.
+//   - its batch is late: it is not back by the first deadline of its requests. They may have been charged, and a later reply is
+//     not read.
+//
+// A request of which nothing has run goes back in line after a pause, and fails only when it has no time left: a key is on another
+// node, the server takes no keys of several subjects, or its clock is in another period of a quota (three trips at most).
 //
 // target.go is beside this: runs of other scripts.
 
