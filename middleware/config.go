@@ -180,7 +180,7 @@ func (p *Policy) Limits() (all []gcra.Limit) {
 	return all
 }
 
-// Kinds returns the kinds of the keys of the policy's first 100 requests in this process, sorted,
+// Kinds returns the kinds of the keys of the policy's first 100 requests since New or Reload, sorted,
 // such as "ip" or "ip and route"; at most four, and none if the policy is not one of
 // [Limiter.Policies].
 func (p *Policy) Kinds() (all []string) {

@@ -48,7 +48,7 @@ func TestCountsBy(t *testing.T) {
 			"both":    {[]string{"ip and route"}, "by address and route<"},
 			"account": {[]string{"account"}, "by account<"},
 			"server":  {[]string{"const"}, "by a constant<"},
-			"idle":    {[]string{}, "no request yet, so it is not known what it counts by<"},
+			"idle":    {[]string{}, "no request since it was loaded, so it is not known what it counts by<"},
 		}[p.Name]
 
 		if !slices.Equal(p.Kinds, want.kinds) {

@@ -37,7 +37,7 @@ type policy struct {
 	Limit     string   `json:"limit,omitempty"`
 	LimitFor  bool     `json:"limit_for"`        // the limit depends on the request
 	Limits    []string `json:"limits,omitempty"` // it may be one of these
-	Kinds     []string `json:"kinds"`            // of the keys of its first requests, such as "ip" or "ip and route"
+	Kinds     []string `json:"kinds"`            // of the keys of its first requests since it was loaded, such as "ip"
 	Overrides bool     `json:"overrides"`
 	Routes    []string `json:"routes"` // empty for every request
 	CostFor   bool     `json:"cost_for"`
