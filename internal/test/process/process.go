@@ -171,12 +171,6 @@ func (p *Process) Get(target string, headers ...string) string {
 	return p.Send(Request("GET", target, "", headers...))
 }
 
-// Post sends a form.
-func (p *Process) Post(target, form string, headers ...string) string {
-	p.t.Helper()
-	return p.Send(Request("POST", target, form, headers...))
-}
-
 // Request writes an HTTP request with header lines; a body is a form.
 func Request(method, target, body string, headers ...string) string {
 	var b strings.Builder
@@ -207,10 +201,4 @@ func Header(answer, name string) string {
 		}
 	}
 	return ""
-}
-
-// Body is what follows the headers of an answer.
-func Body(answer string) string {
-	_, body, _ := strings.Cut(answer, "\r\n\r\n")
-	return body
 }
