@@ -62,7 +62,7 @@ func (s *Store) health(server string) *health {
 func (h *health) note(err error, open bool) {
 	client, single := h.store.client.(*redis.Client)
 	if single && rediskit.IsClosed(err) && !h.answered.Load() {
-		// WhyClosed asks the server, and callers do not wait for that. Then the breaker is another one.
+		// WhyClosed asks the server, and callers do not wait for that. By then the breaker may have another state.
 		go func() { h.record(rediskit.WhyClosed(client, err), false) }()
 		return
 	}

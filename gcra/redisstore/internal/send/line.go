@@ -140,8 +140,8 @@ func (l *line) carry() {
 	}
 }
 
-// load moves requests that wait into a batch, for a carrier that has a place. Those whose time is up fail, and those of which the
-// server wants several runs are split. If nothing is left to send, it returns nil, and the carrier has no place.
+// load moves requests that wait into a batch, for a carrier that has a place. A request whose time is up fails, and one for which
+// the server wants several runs is split. If nothing is left to send, it returns nil, and the carrier has no place.
 func (l *line) load() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
