@@ -28,9 +28,9 @@ import (
 //     is no deadlock.
 //  2. From lockTATs to commit it has locked the TATs of all its buckets, so that no charge
 //     without a lock comes between the decision and its effect.
-//  3. No TAT is beyond the clamp because others have charged, or a period has begun, since the clock
-//     was read: it is read when the TATs are locked. A charge without a lock has read it before, and
-//     reads it again if a TAT is beyond the clamp.
+//  3. It reads the clock when the TATs are locked. A clock read before that may be behind the charges of
+//     others, or in an earlier period, and their TATs would seem to be beyond the clamp. So a charge
+//     without a lock, which has read it before, reads it again if the TAT is beyond the clamp.
 //  4. Nothing puts an overflow bucket into debt: the debt of one subject must not deny all
 //     that share the bucket.
 type Set struct {
