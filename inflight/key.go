@@ -50,8 +50,8 @@ func (s *shard) key(name string) *key {
 //     one is answered: what that call wanted is perhaps held.
 //  5. Unless confirmed is held, a call is awaited or due: at once, or after a failure by the next sweep.
 //  6. A want is answered once, by want.answer. It is in waiting or in asked until then, and may stay
-//     there for a while after. Of one that was answered already a grant is not taken, and by rule 5
-//     the next call gives it back.
+//     there for a while after. A want that was answered already takes no grant, and by rule 5 the next
+//     call gives the grant back.
 //  7. A key leaves its shard only if nothing is held, waits or is awaited, confirmed is 0, and no denial
 //     is remembered.
 type key struct {

@@ -145,7 +145,7 @@ func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	return router
 }
 
-// mounted returns the router that is mounted in outer at a pattern, or nil. Of a mount at "/admin" chi has the
+// mounted returns the router that is mounted in outer at a pattern, or nil. For a mount at "/admin" chi has the
 // patterns "/admin", "/admin/" and "/admin/*".
 func mounted(outer chi.Routes, at string) chi.Routes {
 	for _, r := range outer.Routes() {

@@ -52,7 +52,7 @@ func Charges(charges []gcra.Charge, n int, refund bool) []gcra.Charge {
 	}
 	parts := make([]gcra.Charge, len(charges))
 	for i, c := range charges {
-		// Of a charge that is not valid the store returns the error.
+		// The store returns the error of an invalid charge.
 		if c.Limit.Validate() == nil && c.Cost >= 0 && c.MaxDebt >= 0 && c.MaxDelay >= 0 {
 			divide(&c, int64(n), refund)
 		}

@@ -75,7 +75,7 @@ func New(ctx context.Context, cfg Config) (*Overrides, error) {
 }
 
 // Find is [middleware.Config.Override]: it returns the override of a key in a policy. An override of
-// the key itself goes before one of a network, and a longer prefix before a shorter. Of one subject a
+// the key itself goes before one of a network, and a longer prefix before a shorter. For one subject a
 // ban wins over a limit, and a limit that is set for the policy over one for all policies.
 func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
 	e := o.known.Load().Find(policy, subject, time.Now())

@@ -60,7 +60,7 @@ func human(s seconds) string {
 		return fmt.Sprintf("%v s", d.Round(time.Second/10).Seconds())
 	}
 
-	// Of a wait of days nobody needs the seconds.
+	// Nobody needs the seconds of a wait of days.
 	var units []string
 	for _, unit := range []struct {
 		size time.Duration
