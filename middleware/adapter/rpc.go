@@ -34,13 +34,23 @@ func NewRPC(cfg middleware.Config, policies ...middleware.Policy) (*middleware.L
 	}
 
 	if len(errs) > 0 && !iface.IsNil(cfg.Store) {
-		cfg.Store = gcra.NewMemory() // for New's mistakes: operators would see a limiter on the store itself
+		cfg.Store = unpublished{cfg.Store} // New looks for more mistakes, and may find none
 	}
 	l, err := middleware.New(cfg, policies...)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// unpublished is a store that shows operators no limiter.
+type unpublished struct{ gcra.Store }
+
+func (u unpublished) CheckLimit(l gcra.Limit) error {
+	if s, ok := u.Store.(iface.LimitChecker); ok {
+		return s.CheckLimit(l)
+	}
+	return nil
 }
 
 // Violation is a policy that denied a call, and why.

@@ -1,6 +1,7 @@
 package adapter_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -65,12 +66,23 @@ type published struct {
 
 func (p *published) Publish(any, func() string) { p.limiters++ }
 
-// All mistakes are reported at once, with New's. No limiter is built of what has mistakes.
+func (p *published) CheckLimit(l gcra.Limit) error {
+	if l.IsQuota() {
+		return errors.New("no quotas")
+	}
+	return nil
+}
+
+// All mistakes are reported at once, with New's, also those that the store finds. No limiter is built of what has mistakes.
 func TestNewRPCMistakes(t *testing.T) {
 	store := &published{Store: gcra.NewMemory()}
 	policy := middleware.Policy{Name: "calls", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5)}
 	if _, err := adapter.NewRPC(middleware.Config{Store: store, BanStatus: http.StatusForbidden}, policy); err == nil || store.limiters > 0 {
 		t.Errorf("got %v and %d limiters on the store; want an error and none", err, store.limiters)
+	}
+	policy.Limit = gcra.Quota(5, gcra.Daily)
+	if _, err := adapter.NewRPC(middleware.Config{Store: store, BanStatus: http.StatusForbidden}, policy); err == nil || !strings.Contains(err.Error(), "no quotas") {
+		t.Errorf("got %v; want the store's mistake too", err)
 	}
 
 	_, err := adapter.NewRPC(middleware.Config{BanStatus: http.StatusForbidden, Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}},
