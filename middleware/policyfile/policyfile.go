@@ -113,21 +113,23 @@ func parseAll(name string, data []byte, funcs Funcs, limiters []string) (map[str
 }
 
 // readFile rejects what could wait for ever, and reads no more than parse needs to reject the rest.
-func readFile(path string) (data []byte, err error) {
+func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is a directory, a named pipe or a device; want a regular file or a link to one", path)
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("policyfile: %s is a directory, a named pipe or a device; want a regular file or a link to one", path)
 	}
 
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
+	}
+	defer file.Close()
+
 	// A file may grow meanwhile, so its size bounds nothing.
-	var file *os.File
-	if err == nil {
-		file, err = os.Open(path)
-	}
-	if err == nil {
-		defer file.Close()
-		data, err = io.ReadAll(io.LimitReader(file, maxSize+1))
-	}
+	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("policyfile: %w", err)
 	}
