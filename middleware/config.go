@@ -264,7 +264,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 //	limiter := middleware.Must(middleware.New(cfg, policies...))
 func Must[T any](v T, err error) T {
 	if err == nil && iface.IsNil(v) {
-		err = fmt.Errorf("ratelimit: the %v is nil; want what its New returns", reflect.TypeFor[T]())
+		err = fmt.Errorf("ratelimit: the %v is nil; want one from New", reflect.TypeFor[T]())
 	}
 	if err != nil {
 		panic(err)
