@@ -1,7 +1,6 @@
 package policyfile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -242,12 +241,10 @@ func (e *entry) readPlans(v value) {
 
 // limitByPlan sets LimitFor. Requests with any other plan get the policy's limit, or
 // the slowest plan (of equal rates the one with the smallest burst), and so do all requests
-// while LimitFor fails: Limit holds then.
+// while LimitFor fails: Limit holds then. Where no plan has a limit, it is Unlimited, which New rejects.
 func (e *entry) limitByPlan() {
 	if e.Limit == (gcra.Limit{}) {
-		e.Policy.Limit = slices.MinFunc(slices.Collect(maps.Values(e.Policy.Plans)), func(a, b gcra.Limit) int {
-			return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Capacity(), b.Capacity()))
-		})
+		e.Policy.Limit = append(e.Policy.Limits(), gcra.Unlimited())[0]
 	}
 	plans, plan, other := e.Policy.Plans, e.funcs.Plan, e.Policy.Limit
 	e.Policy.LimitFor = func(r *http.Request) gcra.Limit {
