@@ -19,7 +19,7 @@ type Cache[K comparable, V any] struct {
 // Get returns the value of the key, and whether there is one.
 func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	found, ok := c.entries.Load(key)
-	v, _ = found.(V)
+	v, _ = found.(V) // not of an interface that is nil
 	return v, ok
 }
 
@@ -42,7 +42,7 @@ type Templates struct {
 
 type methodTemplate struct{ method, template string }
 
-// Pattern returns the pattern of a route.
+// Pattern returns the pattern of a route, and "" for the empty template of a request without one.
 func (t *Templates) Pattern(method, template string) string {
 	if template == "" {
 		return ""

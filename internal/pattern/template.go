@@ -11,7 +11,7 @@ import (
 )
 
 // FromTemplate returns the ServeMux pattern of a route that gin or echo has registered for a
-// method: "POST" and "/users/:id" give "POST /users/{id}".
+// method: "POST" and "/users/:id" give "POST /users/{id}". For a request without a route see [Templates].
 //
 //	/files/*path  becomes  /files/{path...}
 //	/files/*      becomes  /files/{path...}
@@ -20,12 +20,8 @@ import (
 //
 // Characters that are syntax in a ServeMux are percent-encoded. HEAD becomes GET. A method outside
 // the nine of RFC 9110 and RFC 5789 gives a pattern without one, so that clients cannot increase
-// the number of patterns. The empty template, for a request without a route, gives "".
+// the number of patterns.
 func FromTemplate(method, template string) string {
-	if template == "" {
-		return ""
-	}
-
 	var b strings.Builder
 	if method = Standard(method); method != "" {
 		b.WriteString(method)
