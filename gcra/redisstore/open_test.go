@@ -54,6 +54,7 @@ func TestOpenErrors(t *testing.T) {
 		{"redis://:hunter2?x@localhost:6379", "write it as %XX"},
 		{"redis://user:123?hunter2@a:6379,b:6379", "write it as %XX"},
 		{"redis://:hunter2#x@localhost:6379", "write it as %XX"},
+		{"redis://:hunter2@localhost:6379/1#?pool_size=20", "write it as %XX"},
 		{"redis://:hunter2%zz@localhost:6379", "write it as %XX"},
 		{"redis://:%hunter2@localhost:6379", "write it as %XX"},
 		{"redis://:hunter2@localhost:6379/database", "database"},

@@ -168,8 +168,8 @@ func checkParts(scheme, user, hosts, path string) error {
 		return errors.New("user and password stand once, in front of the first host; write a comma in them as %2C")
 	case wrongUser != nil || u.Host != "host" || scheme != "unix" && strings.Contains(path, "@"): // of a password with a slash
 		return errors.New("user or password holds a character that a URL does not take as it is; write it as %XX")
-	case wrongQuery != nil:
-		return errors.New("a parameter holds a character that a URL does not take as it is; write it as %XX")
+	case wrongQuery != nil || strings.Contains(path, "#"): // go-redis would drop the rest
+		return errors.New("the path or a parameter holds a character that a URL does not take as it is; write it as %XX")
 	case scheme != "unix" && wrongHost >= 0:
 		return fmt.Errorf("host %d is empty or not valid; want host or host:port, with a port of 1 to 65535, as in redis://host1:6379,host2:6379", wrongHost+1)
 	case scheme == "unix" && (hosts != "" || !strings.HasPrefix(path, "/") || user == "" && passwordInPath.MatchString(path)):
