@@ -126,7 +126,7 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policyfile: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 
 	// A file may grow meanwhile, so its size bounds nothing.
 	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
