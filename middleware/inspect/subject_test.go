@@ -138,7 +138,7 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// The limits of LimitFor are those of Plans and Limit. A reset fills the buckets of all their calendars.
+// LimitFor has the limits in Plans and Limit. A reset fills the buckets of all their calendars.
 func TestLookUpWithLimitFor(t *testing.T) {
 	plans := map[string]gcra.Limit{"free": five, "paid": gcra.PerMinute(50), "daily": gcra.Quota(9, gcra.Daily), "none": gcra.Unlimited()}
 	plan := func(r *http.Request) gcra.Limit { return plans[r.Header.Get("Who")] }

@@ -268,8 +268,7 @@ func (l *line) arrive(batch *batch, noAnswer error, probe *kind.Probe) {
 		s.After(result)
 	}
 
-	// Those of which nothing has run come again after a pause, which grows: the keys of a slot that moves are on two nodes for a
-	// moment.
+	// A request of which nothing has run comes again after a pause, which grows: a slot that moves is on two nodes for a moment.
 	pause := rediskit.MovingPause << (batch.requests[0].trips - 1)
 	var again []*Request
 	for _, q := range batch.requests {
